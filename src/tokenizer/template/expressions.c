@@ -59,6 +59,16 @@ ls_jinja_args ls_jinja_arguments(ls_jinja_state *state, const ls_jinja_call_args
     return args;
 }
 
+const ls_jinja_builtin *ls_jinja_builtin_find(const ls_jinja_builtin *list, size_t count, ls_jv name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ls_jv_is(name, list[i].name)) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
 /* Puts the arguments under the parameters that `builtin` names; false: they do not fit. */
 static bool bind_arguments(ls_jinja_state *state, const ls_jinja_builtin *builtin, const ls_jinja_args *args,
                            ls_jv given[PARAMETERS_MAX])
@@ -101,14 +111,14 @@ static bool bind_arguments(ls_jinja_state *state, const ls_jinja_builtin *builti
 ls_jv ls_jinja_call_builtin(ls_jinja_state *state, const ls_jinja_builtin *builtin, ls_jv self,
                             const ls_jinja_args *args)
 {
-    ls_jv given[PARAMETERS_MAX];
+    ls_jv given[PARAMETERS_MAX] = {0};
     if (state->failed || (builtin->parameters && !bind_arguments(state, builtin, args, given))) {
         return ls_jv_undefined();
     }
     if (!ls_jinja_enter(state)) {
         return ls_jv_undefined();
     }
-    const ls_jv v = builtin->run(state, self, given, args);
+    const ls_jv v = builtin->run(state, &(ls_jinja_use){self, given, args, builtin->how});
     state->depth--;
     return v;
 }

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+typedef ls_jinja_use use;
+
 /* ---- text ---- */
 
 static ls_jv plain(ls_jv text)
@@ -15,29 +17,15 @@ static ls_jv plain(ls_jv text)
     return text;
 }
 
-LS_JINJA_BUILTIN(filter_upper)
+static ls_jv filter_case(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return ls_jinja_case(state, ls_jv_string(state, self), 'u');
-}
-
-LS_JINJA_BUILTIN(filter_lower)
-{
-    LS_JINJA_UNUSED();
-    return ls_jinja_case(state, ls_jv_string(state, self), 'l');
-}
-
-LS_JINJA_BUILTIN(filter_capitalize)
-{
-    LS_JINJA_UNUSED();
-    return ls_jinja_case(state, ls_jv_string(state, self), 'c');
+    return ls_jinja_case(state, ls_jv_string(state, u->self), u->how);
 }
 
 /* Words begin after white space and after - ( { [ <. */
-LS_JINJA_BUILTIN(filter_title)
+static ls_jv filter_title(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv text = ls_jv_string(state, self);
+    const ls_jv text = ls_jv_string(state, u->self);
     ls_jv titled = ls_jv_text("", 0);
     size_t from = 0;
     while (from < text.bytes && !state->failed) {
@@ -60,63 +48,51 @@ LS_JINJA_BUILTIN(filter_title)
     return titled;
 }
 
-LS_JINJA_BUILTIN(filter_trim)
+static ls_jv filter_trim(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return ls_jinja_strip(state, ls_jv_string(state, self), given[0], true, true);
+    return ls_jinja_strip(state, ls_jv_string(state, u->self), u->given[0], true, true);
 }
 
-LS_JINJA_BUILTIN(filter_string)
+static ls_jv filter_string(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return ls_jv_string(state, self);
+    return ls_jv_string(state, u->self);
 }
 
-LS_JINJA_BUILTIN(filter_safe)
+static ls_jv filter_safe(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    ls_jv text = ls_jv_string(state, self);
+    ls_jv text = ls_jv_string(state, u->self);
     text.markup = true;
     return text;
 }
 
-LS_JINJA_BUILTIN(filter_escape)
+static ls_jv filter_escape(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return ls_jv_escape(state, self);
+    return ls_jv_escape(state, u->self);
 }
 
-LS_JINJA_BUILTIN(filter_forceescape)
+static ls_jv filter_replace(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return ls_jv_escape(state, plain(ls_jv_string(state, self)));
-}
-
-LS_JINJA_BUILTIN(filter_replace)
-{
-    LS_JINJA_UNUSED();
-    if (!ls_jv_is_absent(given[2]) && given[2].kind != LS_JV_NONE && !ls_jv_is_whole(given[2])) {
+    if (!ls_jv_is_absent(u->given[2]) && u->given[2].kind != LS_JV_NONE && !ls_jv_is_whole(u->given[2])) {
         return ls_jinja_refuse(state, "'%s' object cannot be interpreted as an integer",
-                               ls_jv_type(given[2]));
+                               ls_jv_type(u->given[2]));
     }
-    const int64_t count = ls_jv_is_whole(given[2]) ? ls_jv_whole(given[2]) : -1;
-    return ls_jinja_replace(state, plain(ls_jv_string(state, self)), ls_jv_string(state, given[0]),
-                            ls_jv_string(state, given[1]), count);
+    const int64_t count = ls_jv_is_whole(u->given[2]) ? ls_jv_whole(u->given[2]) : -1;
+    return ls_jinja_replace(state, plain(ls_jv_string(state, u->self)), ls_jv_string(state, u->given[0]),
+                            ls_jv_string(state, u->given[1]), count);
 }
 
-LS_JINJA_BUILTIN(filter_indent)
+static ls_jv filter_indent(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    ls_jv by = ls_jv_is_absent(given[0]) ? ls_jv_int(4) : given[0];
-    const bool first = ls_jv_truth(state, given[1]), blank = ls_jv_truth(state, given[2]);
+    ls_jv by = ls_jv_is_absent(u->given[0]) ? ls_jv_int(4) : u->given[0];
+    const bool first = ls_jv_truth(state, u->given[1]), blank = ls_jv_truth(state, u->given[2]);
     if (by.kind != LS_JV_STRING) {
         by = ls_jv_binary(state, '*', ls_jv_text(" ", 1), by);
     }
-    if (self.kind != LS_JV_STRING || self.markup) {
-        return self.markup ? ls_jinja_unsupported(state, "indent of text marked as safe is not supported")
-                           : ls_jv_binary(state, '+', self, ls_jv_text("\n", 1));
+    if (u->self.kind != LS_JV_STRING || u->self.markup) {
+        return u->self.markup ? ls_jinja_unsupported(state, "indent of text marked as safe is not supported")
+                              : ls_jv_binary(state, '+', u->self, ls_jv_text("\n", 1));
     }
-    const ls_jv lines = ls_jinja_lines(state, ls_jv_join(state, self, ls_jv_text("\n", 1)), false);
+    const ls_jv lines = ls_jinja_lines(state, ls_jv_join(state, u->self, ls_jv_text("\n", 1)), false);
     ls_text out = {0};
     for (size_t i = 0; i < lines.list->count && !state->failed; i++) {
         const ls_jv line = lines.list->items[i];
@@ -129,104 +105,25 @@ LS_JINJA_BUILTIN(filter_indent)
     return ls_jv_take_text(state, &out);
 }
 
-LS_JINJA_BUILTIN(filter_truncate)
+static ls_jv filter_format(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv end = ls_jv_is_absent(given[2]) ? ls_jv_text("...", 3) : given[2];
-    const int64_t length = ls_jv_is_absent(given[0]) ? 255 : ls_jv_whole(given[0]);
-    const bool has_leeway = !ls_jv_is_absent(given[3]) && given[3].kind != LS_JV_NONE;
-    const int64_t leeway = has_leeway ? ls_jv_whole(given[3]) : 5;
-    if (self.kind != LS_JV_STRING || end.kind != LS_JV_STRING || leeway < 0 ||
-        (!ls_jv_is_absent(given[0]) && !ls_jv_is_whole(given[0])) ||
-        (has_leeway && !ls_jv_is_whole(given[3])) || length < (int64_t)ls_jinja_characters(end)) {
-        return ls_jinja_refuse(state,
-                               "truncate(length, killwords, end, leeway) needs text, a length of at least "
-                               "that of the end, and a leeway of 0 or more");
-    }
-    if ((int64_t)ls_jinja_characters(self) <= length + leeway) {
-        return self;
-    }
-    size_t bytes = ls_jinja_offset(self, (size_t)length - ls_jinja_characters(end));
-    if (!ls_jv_truth(state, given[1])) {
-        size_t space = bytes;
-        while (space > 0 && self.text[space - 1] != ' ') {
-            space--;
-        }
-        bytes = space > 0 ? space - 1 : bytes;
-    }
-    return ls_jv_join(state, ls_jv_text(self.text, bytes), end);
-}
-
-LS_JINJA_BUILTIN(filter_center)
-{
-    LS_JINJA_UNUSED();
-    const ls_jv text = ls_jv_string(state, self);
-    ls_jv method;
-    ls_jv width = ls_jv_is_absent(given[0]) ? ls_jv_int(80) : given[0];
-    (void)ls_jinja_method_find(state, text, ls_jv_text("center", 6), &method);
-    return ls_jinja_call(state, method, &(ls_jinja_args){.positional = &width, .count = 1});
-}
-
-LS_JINJA_BUILTIN(filter_wordcount)
-{
-    LS_JINJA_UNUSED();
-    const ls_jv text = ls_jv_string(state, self);
-    int64_t count = 0;
-    bool in_word = false;
-    ls_jinja_spend(state, text.bytes);
-    for (size_t at = 0; at < text.bytes;) {
-        uint32_t c;
-        at += ls_utf8_valid_decode(text.text + at, &c);
-        const uint8_t properties = ls_unicode_of(c);
-        const bool is_word = c == '_' || ls_unicode_is_letter(properties) || ls_unicode_is_number(properties);
-        count += is_word && !in_word;
-        in_word = is_word;
-    }
-    return ls_jv_int(count);
-}
-
-LS_JINJA_BUILTIN(filter_format)
-{
-    LS_JINJA_UNUSED();
-    if (args->count > 0 && args->keywords && args->keywords->count > 0) {
+    if (u->args->count > 0 && u->args->keywords && u->args->keywords->count > 0) {
         return ls_jinja_refuse(state, "can't handle positional and keyword arguments at the same time");
     }
-    ls_jv values = {.kind = LS_JV_DICT, .dict = args->keywords};
-    if (!args->keywords || args->keywords->count == 0) {
-        values = ls_jv_list(state, LS_JV_TUPLE, args->count);
-        for (size_t i = 0; i < args->count; i++) {
-            ls_jv_push(state, values.list, args->positional[i]);
+    ls_jv values = {.kind = LS_JV_DICT, .dict = u->args->keywords};
+    if (!u->args->keywords || u->args->keywords->count == 0) {
+        values = ls_jv_list(state, LS_JV_TUPLE, u->args->count);
+        for (size_t i = 0; i < u->args->count; i++) {
+            ls_jv_push(state, values.list, u->args->positional[i]);
         }
     }
-    return ls_jinja_percent(state, ls_jv_string(state, self), values);
+    return ls_jinja_percent(state, ls_jv_string(state, u->self), values);
 }
 
-LS_JINJA_BUILTIN(filter_tojson)
+static ls_jv filter_tojson(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     ls_text out = {0};
-    ls_jinja_json(state, self, given, &out);
-    return ls_jv_take_text(state, &out);
-}
-
-LS_JINJA_BUILTIN(filter_urlencode)
-{
-    LS_JINJA_UNUSED();
-    if (self.kind != LS_JV_STRING && ls_jv_is_iterable(self)) {
-        return ls_jinja_unsupported(state, "urlencode of a %s is not supported", ls_jv_type(self));
-    }
-    const ls_jv text = ls_jv_string(state, self);
-    ls_text out = {0};
-    for (size_t i = 0; i < text.bytes; i++) {
-        const char c = text.text[i];
-        const bool is_plain =
-            (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr("_.-~/", c));
-        if (is_plain) {
-            ls_text_append_bytes(&out, &c, 1);
-        } else {
-            ls_text_printf(&out, "%%%02X", (uint8_t)c);
-        }
-    }
+    ls_jinja_json(state, u->self, u->given, &out);
     return ls_jv_take_text(state, &out);
 }
 
@@ -305,27 +202,26 @@ static bool parse_whole(ls_jinja_state *state, ls_jv v, int base, int64_t *value
     return *end == '\0';
 }
 
-LS_JINJA_BUILTIN(filter_int)
+static ls_jv filter_int(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv otherwise = ls_jv_is_absent(given[0]) ? ls_jv_int(0) : given[0];
-    const int64_t base = ls_jv_is_absent(given[1]) ? 10 : ls_jv_whole(given[1]);
+    const ls_jv otherwise = ls_jv_is_absent(u->given[0]) ? ls_jv_int(0) : u->given[0];
+    const int64_t base = ls_jv_is_absent(u->given[1]) ? 10 : ls_jv_whole(u->given[1]);
     int64_t value;
     double real;
-    if (self.kind == LS_JV_UNDEFINED) {
-        return ls_jv_fail_undefined(state, self);
+    if (u->self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, u->self);
     }
-    if (ls_jv_is_whole(self)) {
-        return ls_jv_int(ls_jv_whole(self));
+    if (ls_jv_is_whole(u->self)) {
+        return ls_jv_int(ls_jv_whole(u->self));
     }
     if (base != 0 && (base < 2 || base > 36)) {
         return otherwise;
     }
-    if (self.kind == LS_JV_STRING && parse_whole(state, self, (int)base, &value)) {
+    if (u->self.kind == LS_JV_STRING && parse_whole(state, u->self, (int)base, &value)) {
         return ls_jv_int(value);
     }
-    if (!parse_float(state, self, &real) || !isfinite(real)) {
-        return self.kind == LS_JV_FLOAT && isinf(real)
+    if (!parse_float(state, u->self, &real) || !isfinite(real)) {
+        return u->self.kind == LS_JV_FLOAT && isinf(real)
                    ? ls_jinja_refuse(state, "cannot convert float infinity to integer")
                    : otherwise;
     }
@@ -335,30 +231,28 @@ LS_JINJA_BUILTIN(filter_int)
     return ls_jv_int((int64_t)real);
 }
 
-LS_JINJA_BUILTIN(filter_float)
+static ls_jv filter_float(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     double value;
-    if (self.kind == LS_JV_UNDEFINED) {
-        return ls_jv_fail_undefined(state, self);
+    if (u->self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, u->self);
     }
-    return parse_float(state, self, &value) ? ls_jv_float(value)
-           : ls_jv_is_absent(given[0])      ? ls_jv_float(0.0)
-                                            : given[0];
+    return parse_float(state, u->self, &value) ? ls_jv_float(value)
+           : ls_jv_is_absent(u->given[0])      ? ls_jv_float(0.0)
+                                               : u->given[0];
 }
 
-LS_JINJA_BUILTIN(filter_abs)
+static ls_jv filter_abs(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (self.kind == LS_JV_FLOAT) {
-        return ls_jv_float(fabs(self.real));
+    if (u->self.kind == LS_JV_FLOAT) {
+        return ls_jv_float(fabs(u->self.real));
     }
-    if (!ls_jv_is_whole(self)) {
-        return self.kind == LS_JV_UNDEFINED
+    if (!ls_jv_is_whole(u->self)) {
+        return u->self.kind == LS_JV_UNDEFINED
                    ? ls_jinja_refuse(state, "bad operand type for abs(): 'Undefined'")
-                   : ls_jinja_refuse(state, "bad operand type for abs(): '%s'", ls_jv_type(self));
+                   : ls_jinja_refuse(state, "bad operand type for abs(): '%s'", ls_jv_type(u->self));
     }
-    const int64_t value = ls_jv_whole(self);
+    const int64_t value = ls_jv_whole(u->self);
     return value < 0 ? ls_jv_binary(state, '-', ls_jv_int(0), ls_jv_int(value)) : ls_jv_int(value);
 }
 
@@ -380,58 +274,55 @@ static double round_to(double value, int64_t places)
     return rint(value / unit) * unit;
 }
 
-LS_JINJA_BUILTIN(filter_round)
+static ls_jv filter_round(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const int64_t places = ls_jv_is_absent(given[0]) ? 0 : ls_jv_whole(given[0]);
-    const bool is_common = ls_jv_is_absent(given[1]) || ls_jv_is(given[1], "common");
-    if (!ls_jv_is_number(self) || (!ls_jv_is_absent(given[0]) && !ls_jv_is_whole(given[0]))) {
-        return self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(state, self)
-                                            : ls_jinja_refuse(state, "round() needs numbers");
+    const int64_t places = ls_jv_is_absent(u->given[0]) ? 0 : ls_jv_whole(u->given[0]);
+    const bool is_common = ls_jv_is_absent(u->given[1]) || ls_jv_is(u->given[1], "common");
+    if (!ls_jv_is_number(u->self) || (!ls_jv_is_absent(u->given[0]) && !ls_jv_is_whole(u->given[0]))) {
+        return u->self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(state, u->self)
+                                               : ls_jinja_refuse(state, "round() needs numbers");
     }
-    if (is_common && ls_jv_is_whole(self) && places >= 0) {
-        return ls_jv_int(ls_jv_whole(self));
+    if (is_common && ls_jv_is_whole(u->self) && places >= 0) {
+        return ls_jv_int(ls_jv_whole(u->self));
     }
-    if (is_common && ls_jv_is_whole(self)) {
+    if (is_common && ls_jv_is_whole(u->self)) {
         return ls_jinja_unsupported(state, "round() of a whole number to tens is not supported");
     }
     if (is_common) {
-        return ls_jv_float(round_to(ls_jv_real(self), places));
+        return ls_jv_float(round_to(ls_jv_real(u->self), places));
     }
-    if (!ls_jv_is(given[1], "ceil") && !ls_jv_is(given[1], "floor")) {
+    if (!ls_jv_is(u->given[1], "ceil") && !ls_jv_is(u->given[1], "floor")) {
         return ls_jinja_refuse(state, "method must be common, ceil or floor");
     }
     /* func(value * 10 ** precision) / 10 ** precision */
     const double unit = pow(10.0, (double)places);
-    const double scaled = ls_jv_real(self) * unit;
-    return ls_jv_float((ls_jv_is(given[1], "ceil") ? ceil(scaled) : floor(scaled)) / unit);
+    const double scaled = ls_jv_real(u->self) * unit;
+    return ls_jv_float((ls_jv_is(u->given[1], "ceil") ? ceil(scaled) : floor(scaled)) / unit);
 }
 
 /* ---- any value ---- */
 
-LS_JINJA_BUILTIN(filter_default)
+static ls_jv filter_default(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     const bool is_replaced =
-        self.kind == LS_JV_UNDEFINED || (ls_jv_truth(state, given[1]) && !ls_jv_truth(state, self));
-    return !is_replaced ? self : ls_jv_is_absent(given[0]) ? ls_jv_text("", 0) : given[0];
+        u->self.kind == LS_JV_UNDEFINED || (ls_jv_truth(state, u->given[1]) && !ls_jv_truth(state, u->self));
+    return !is_replaced ? u->self : ls_jv_is_absent(u->given[0]) ? ls_jv_text("", 0) : u->given[0];
 }
 
-LS_JINJA_BUILTIN(filter_attr)
+static ls_jv filter_attr(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     ls_jv value;
-    if (given[0].kind != LS_JV_STRING) {
-        return ls_jinja_refuse(state, "attribute name must be string, not '%s'", ls_jv_type(given[0]));
+    if (u->given[0].kind != LS_JV_STRING) {
+        return ls_jinja_refuse(state, "attribute name must be string, not '%s'", ls_jv_type(u->given[0]));
     }
-    if (self.kind == LS_JV_NAMESPACE) {
-        return ls_jv_attribute(state, self, given[0]);
+    if (u->self.kind == LS_JV_NAMESPACE) {
+        return ls_jv_attribute(state, u->self, u->given[0]);
     }
-    if (self.kind == LS_JV_UNDEFINED) {
-        return ls_jv_fail_undefined(state, self);
+    if (u->self.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(state, u->self);
     }
-    if (ls_jinja_method_find(state, self, given[0], &value)) {
-        return ls_jv_attribute(state, self, given[0]);
+    if (ls_jinja_method_find(state, u->self, u->given[0], &value)) {
+        return ls_jv_attribute(state, u->self, u->given[0]);
     }
     return ls_jv_missing(state, "the value has no such attribute");
 }
@@ -439,18 +330,16 @@ LS_JINJA_BUILTIN(filter_attr)
 static const ls_jinja_builtin filters[] = {
     {"abs", "", filter_abs},
     {"attr", "!name", filter_attr},
-    {"capitalize", "", filter_capitalize},
-    {"center", "width", filter_center},
+    {"capitalize", "", filter_case, 'c'},
     {"d", "default_value boolean", filter_default},
     {"default", "default_value boolean", filter_default},
     {"e", "", filter_escape},
     {"escape", "", filter_escape},
     {"float", "default", filter_float},
-    {"forceescape", "", filter_forceescape},
     {"format", NULL, filter_format},
     {"indent", "width first blank", filter_indent},
     {"int", "default base", filter_int},
-    {"lower", "", filter_lower},
+    {"lower", "", filter_case, 'l'},
     {"replace", "!old !new count", filter_replace},
     {"round", "precision method", filter_round},
     {"safe", "", filter_safe},
@@ -458,32 +347,21 @@ static const ls_jinja_builtin filters[] = {
     {"title", "", filter_title},
     {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson},
     {"trim", "chars", filter_trim},
-    {"truncate", "length killwords end leeway", filter_truncate},
-    {"upper", "", filter_upper},
-    {"urlencode", "", filter_urlencode},
-    {"wordcount", "", filter_wordcount},
+    {"upper", "", filter_case, 'u'},
 };
 
-const ls_jinja_builtin *ls_jinja_filter_find(const char *name, size_t bytes)
+const ls_jinja_builtin *ls_jinja_filter_find(ls_jv name)
 {
-    const ls_jv wanted = ls_jv_text(name, bytes);
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
-        if (ls_jv_is(wanted, filters[i].name)) {
-            return &filters[i];
-        }
-    }
-    for (size_t i = 0; i < ls_jinja_sequence_filter_count; i++) {
-        if (ls_jv_is(wanted, ls_jinja_sequence_filters[i].name)) {
-            return &ls_jinja_sequence_filters[i];
-        }
-    }
-    return NULL;
+    const ls_jinja_builtin *found = ls_jinja_builtin_find(filters, sizeof filters / sizeof *filters, name);
+    return found ? found
+                 : ls_jinja_builtin_find(ls_jinja_sequence_filters, ls_jinja_sequence_filter_count, name);
 }
 
 void ls_jinja_fail_builtin(ls_jinja_state *state, ls_jv name, bool is_test)
 {
-    static const char *const without[] = {"filesizeformat", "pprint",   "random", "striptags",
-                                          "urlize",         "wordwrap", "xmlattr"};
+    static const char *const without[] = {"batch",  "center",    "filesizeformat", "forceescape", "pprint",
+                                          "random", "slice",     "striptags",      "truncate",    "urlencode",
+                                          "urlize", "wordcount", "wordwrap",       "xmlattr"};
     const char *kind = is_test ? "test" : "filter";
     for (size_t i = 0; i < sizeof without / sizeof *without && !is_test; i++) {
         if (ls_jv_is(name, without[i])) {

@@ -3,23 +3,24 @@
 #include "tokenizer/template/jinja.h"
 #include "tokenizer/unicode.h"
 
+typedef ls_jinja_use use;
+
 /* ---- global functions ---- */
 
 enum { RANGE_MAX = 100000 };
 
-LS_JINJA_BUILTIN(function_range)
+static ls_jv function_range(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     for (int i = 0; i < 3; i++) {
-        if (!ls_jv_is_absent(given[i]) && !ls_jv_is_whole(given[i])) {
+        if (!ls_jv_is_absent(u->given[i]) && !ls_jv_is_whole(u->given[i])) {
             return ls_jinja_refuse(state, "'%s' object cannot be interpreted as an integer",
-                                   ls_jv_type(given[i]));
+                                   ls_jv_type(u->given[i]));
         }
     }
-    const bool has_stop = !ls_jv_is_absent(given[1]);
-    const int64_t start = has_stop ? ls_jv_whole(given[0]) : 0;
-    const int64_t stop = ls_jv_whole(given[has_stop]);
-    const int64_t step = ls_jv_is_absent(given[2]) ? 1 : ls_jv_whole(given[2]);
+    const bool has_stop = !ls_jv_is_absent(u->given[1]);
+    const int64_t start = has_stop ? ls_jv_whole(u->given[0]) : 0;
+    const int64_t stop = ls_jv_whole(u->given[has_stop]);
+    const int64_t step = ls_jv_is_absent(u->given[2]) ? 1 : ls_jv_whole(u->given[2]);
     if (step == 0) {
         return ls_jinja_refuse(state, "range() arg 3 must not be zero");
     }
@@ -68,34 +69,30 @@ static ls_jinja_dict *make_dict(ls_jinja_state *state, const ls_jinja_args *args
     return dict;
 }
 
-LS_JINJA_BUILTIN(function_dict)
+static ls_jv function_dict(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return (ls_jv){.kind = LS_JV_DICT, .dict = make_dict(state, args)};
+    return (ls_jv){.kind = LS_JV_DICT, .dict = make_dict(state, u->args)};
 }
 
-LS_JINJA_BUILTIN(function_namespace)
+static ls_jv function_namespace(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return (ls_jv){.kind = LS_JV_NAMESPACE, .dict = make_dict(state, args)};
+    return (ls_jv){.kind = LS_JV_NAMESPACE, .dict = make_dict(state, u->args)};
 }
 
-LS_JINJA_BUILTIN(function_raise)
+static ls_jv function_raise(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv text = ls_jv_string(state, given[0]);
+    const ls_jv text = ls_jv_string(state, u->given[0]);
     return ls_jinja_refuse(state, "%.*s", (int)text.bytes, text.text);
 }
 
-LS_JINJA_BUILTIN(function_strftime)
+static ls_jv function_strftime(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (given[0].kind != LS_JV_STRING) {
-        return ls_jinja_refuse(state, "strftime() argument 1 must be str, not %s", ls_jv_type(given[0]));
+    if (u->given[0].kind != LS_JV_STRING) {
+        return ls_jinja_refuse(state, "strftime() argument 1 must be str, not %s", ls_jv_type(u->given[0]));
     }
     /* Each directive alone, so that zero bytes and unknown ones are seen. */
     ls_text out = {0};
-    const ls_jv format = given[0];
+    const ls_jv format = u->given[0];
     for (size_t i = 0; i < format.bytes; i++) {
         if (format.text[i] != '%') {
             ls_text_append_bytes(&out, format.text + i, 1);
@@ -151,22 +148,20 @@ static bool loop_peek(ls_jinja_state *state, ls_jinja_loop *loop)
     return loop->has_after;
 }
 
-LS_JINJA_BUILTIN(loop_cycle)
+static ls_jv loop_cycle(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (args->count == 0 || args->keywords) {
-        return ls_jinja_refuse(state, "no items for cycling given");
+    if (u->args->count == 0 || u->args->keywords) {
+        return ls_jinja_refuse(state, "no items for cycling u->given");
     }
-    return args->positional[(size_t)self.loop->index0 % args->count];
+    return u->args->positional[(size_t)u->self.loop->index0 % u->args->count];
 }
 
-LS_JINJA_BUILTIN(loop_changed)
+static ls_jv loop_changed(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    ls_jinja_loop *loop = self.loop;
-    const ls_jv now = ls_jv_list(state, LS_JV_TUPLE, args->count);
-    for (size_t i = 0; i < args->count; i++) {
-        ls_jv_push(state, now.list, args->positional[i]);
+    ls_jinja_loop *loop = u->self.loop;
+    const ls_jv now = ls_jv_list(state, LS_JV_TUPLE, u->args->count);
+    for (size_t i = 0; i < u->args->count; i++) {
+        ls_jv_push(state, now.list, u->args->positional[i]);
     }
     const bool has_changed = !loop->has_changed || !ls_jv_equal(state, loop->changed, now);
     loop->has_changed = true;
@@ -208,60 +203,40 @@ static bool loop_property(ls_jinja_state *state, ls_jinja_loop *loop, ls_jv name
 
 /* ---- methods ---- */
 
-LS_JINJA_BUILTIN(dict_get)
+static ls_jv dict_get(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (!ls_jv_is_hashable(given[0])) {
-        return ls_jinja_refuse(state, "unhashable type: '%s'", ls_jv_type(given[0]));
+    if (!ls_jv_is_hashable(u->given[0])) {
+        return ls_jinja_refuse(state, "unhashable type: '%s'", ls_jv_type(u->given[0]));
     }
-    const ls_jv *found = ls_jinja_dict_find(state, self.dict, given[0]);
-    return found ? *found : ls_jv_is_absent(given[1]) ? ls_jv_none() : given[1];
+    const ls_jv *found = ls_jinja_dict_find(state, u->self.dict, u->given[0]);
+    return found ? *found : ls_jv_is_absent(u->given[1]) ? ls_jv_none() : u->given[1];
 }
 
-static ls_jv view(ls_jv dict, enum ls_jv_view which)
+static ls_jv dict_view(ls_jinja_state *state, const use *u)
 {
-    return (ls_jv){.kind = LS_JV_VIEW, .bytes = which, .dict = dict.dict};
+    (void)state;
+    return (ls_jv){.kind = LS_JV_VIEW, .bytes = (uint32_t)u->how, .dict = u->self.dict};
 }
 
-LS_JINJA_BUILTIN(dict_keys)
+static ls_jv copy(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return view(self, LS_JV_KEYS);
+    (void)state;
+    return u->self;
 }
 
-LS_JINJA_BUILTIN(dict_values)
+static ls_jv list_count(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return view(self, LS_JV_VALUES);
-}
-
-LS_JINJA_BUILTIN(dict_items)
-{
-    LS_JINJA_UNUSED();
-    return view(self, LS_JV_ITEMS);
-}
-
-LS_JINJA_BUILTIN(copy)
-{
-    LS_JINJA_UNUSED();
-    return self;
-}
-
-LS_JINJA_BUILTIN(list_count)
-{
-    LS_JINJA_UNUSED();
     int64_t count = 0;
-    for (size_t i = 0; i < self.list->count; i++) {
-        count += ls_jv_equal(state, self.list->items[i], given[0]);
+    for (size_t i = 0; i < u->self.list->count; i++) {
+        count += ls_jv_equal(state, u->self.list->items[i], u->given[0]);
     }
     return ls_jv_int(count);
 }
 
-LS_JINJA_BUILTIN(list_index)
+static ls_jv list_index(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    for (size_t i = 0; i < self.list->count; i++) {
-        if (ls_jv_equal(state, self.list->items[i], given[0])) {
+    for (size_t i = 0; i < u->self.list->count; i++) {
+        if (ls_jv_equal(state, u->self.list->items[i], u->given[0])) {
             return ls_jv_int((int64_t)i);
         }
     }
@@ -269,8 +244,11 @@ LS_JINJA_BUILTIN(list_index)
 }
 
 static const ls_jinja_builtin dict_methods[] = {
-    {"get", "/!key default", dict_get}, {"keys", "", dict_keys}, {"values", "", dict_values},
-    {"items", "", dict_items},          {"copy", "", copy},
+    {"get", "/!key default", dict_get},
+    {"keys", "", dict_view, LS_JV_KEYS},
+    {"values", "", dict_view, LS_JV_VALUES},
+    {"items", "", dict_view, LS_JV_ITEMS},
+    {"copy", "", copy},
 };
 static const ls_jinja_builtin list_methods[] = {
     {"count", "/!value", list_count}, {"index", "/!value", list_index}, {"copy", "", copy}};
@@ -280,7 +258,9 @@ static const char *const hidden_of_dict[] = {"clear", "pop", "popitem", "setdefa
 static const char *const hidden_of_list[] = {"append", "clear",  "pop",    "reverse", "insert",
                                              "sort",   "extend", "remove", NULL};
 static const char *const unknown_of_dict[] = {"fromkeys", NULL};
-static const char *const unknown_of_text[] = {"casefold", "encode", "maketrans", "translate", NULL};
+static const char *const unknown_of_text[] = {"casefold", "encode",       "expandtabs", "format_map",
+                                              "isascii",  "isidentifier", "isnumeric",  "isprintable",
+                                              "istitle",  "maketrans",    "translate",  NULL};
 static const char *const unknown_of_number[] = {
     "real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
     "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex",    NULL};

@@ -77,13 +77,11 @@ typedef struct ls_jinja_list {
     size_t count, capacity;
 } ls_jinja_list;
 
-/* Keys in the order of insertion. `index` is a hash table of entry numbers plus one, made when
- * there are many entries. */
+/* Entries in the order of insertion, searched one after the other: those of messages and tools
+ * are few. */
 typedef struct ls_jinja_dict {
     ls_jv *keys, *values;
     size_t count, capacity;
-    uint32_t *index;
-    size_t index_size; /* a power of two, or 0 */
 } ls_jinja_dict;
 
 typedef struct ls_jinja_range {
@@ -110,15 +108,23 @@ struct ls_jinja_state;
 /* The longest text that printing a value may make. */
 enum { LS_JINJA_TEXT_MAX = 256 << 20 };
 
+/* How a builtin is used: `given` are its parameters, undefined where they were left out. */
+typedef struct ls_jinja_use {
+    ls_jv self; /* what a filter, test or method is applied to */
+    const ls_jv *given;
+    const ls_jinja_args *args;
+    char how; /* which of several that one function does */
+} ls_jinja_use;
+
 /*
  * A filter, test, method or global function. `parameters` names its parameters, separated by
  * spaces: "!" before one says that it must be given, "/" at the beginning that none can be given by
- * name; NULL: anything is accepted and `run` reads `args`. given[i] is undefined when parameter i
- * was not given.
+ * name; NULL: anything is accepted and `run` reads `args`.
  */
 typedef struct ls_jinja_builtin {
     const char *name, *parameters;
-    ls_jv (*run)(struct ls_jinja_state *state, ls_jv self, const ls_jv *given, const ls_jinja_args *args);
+    ls_jv (*run)(struct ls_jinja_state *state, const ls_jinja_use *use);
+    char how;
 } ls_jinja_builtin;
 
 typedef struct ls_jinja_method {
@@ -298,11 +304,6 @@ void *ls_jinja_take(ls_jinja_state *state, size_t bytes);
 /* Before data or calls inside data or calls: false at the limit. Leave it by depth--. */
 bool ls_jinja_enter(ls_jinja_state *state);
 
-/* The head of a builtin's function, and what it does not use. */
-#define LS_JINJA_BUILTIN(name)                                                                               \
-    static ls_jv name(ls_jinja_state *state, ls_jv self, const ls_jv *given, const ls_jinja_args *args)
-#define LS_JINJA_UNUSED() ((void)state, (void)self, (void)given, (void)args)
-
 /* ---- compiling ---- */
 
 typedef enum ls_jinja_token_kind {
@@ -455,13 +456,20 @@ ls_jv ls_jinja_format(ls_jinja_state *state, ls_jv format, const ls_jinja_args *
 
 /* ---- text by characters ---- */
 
+/* Characters first, first + step, ... last, which become another one by a difference
+ * (case_tables.c): to upper case, to lower case, and those that are no such simple cases. */
+typedef struct ls_jinja_case_run {
+    uint32_t first, last, step;
+    int32_t difference;
+} ls_jinja_case_run;
+extern const ls_jinja_case_run ls_jinja_upper[], ls_jinja_lower[], ls_jinja_odd_case[];
+extern const size_t ls_jinja_upper_count, ls_jinja_lower_count, ls_jinja_odd_case_count;
+
 size_t ls_jinja_characters(ls_jv text);
 /* The byte offset of character `index`. */
 size_t ls_jinja_offset(ls_jv text, size_t index);
 bool ls_jinja_is_space(uint32_t c);
-/* Python's repr() shows it as it is. */
-bool ls_jinja_is_printable(uint32_t c);
-/* Python's isupper (u), islower (l) and istitle (t). */
+/* Python's isupper (u) and islower (l). */
 bool ls_jinja_has_case(ls_jinja_state *state, ls_jv text, char how);
 /* Appends text to a text in the making, within the limits. */
 void ls_jinja_append(ls_jinja_state *state, ls_text *out, ls_jv text);
@@ -474,8 +482,10 @@ ls_jv ls_jinja_lines(ls_jinja_state *state, ls_jv text, bool keep_ends);
 
 /* ---- what is built in ---- */
 
-const ls_jinja_builtin *ls_jinja_filter_find(const char *name, size_t bytes);
-const ls_jinja_builtin *ls_jinja_test_find(const char *name, size_t bytes);
+/* The one of that name; NULL when there is none. */
+const ls_jinja_builtin *ls_jinja_builtin_find(const ls_jinja_builtin *list, size_t count, ls_jv name);
+const ls_jinja_builtin *ls_jinja_filter_find(ls_jv name);
+const ls_jinja_builtin *ls_jinja_test_find(ls_jv name);
 /* Refuses a filter or test that there is not. */
 void ls_jinja_fail_builtin(ls_jinja_state *state, ls_jv name, bool is_test);
 /* The methods of text. */

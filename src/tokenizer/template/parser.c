@@ -224,7 +224,7 @@ static node *filter(parser *p, node *a)
 {
     node *made = make(p, LS_JINJA_FILTER, a, NULL);
     made->value = dotted_name(p);
-    made->builtin = ls_jinja_filter_find(made->value.text, made->value.bytes);
+    made->builtin = ls_jinja_filter_find(made->value);
     made->call = arguments(p);
     return made;
 }
@@ -250,7 +250,7 @@ static node *test(parser *p, node *a)
     const bool is_negated = skip_name(p, "not");
     node *made = make(p, LS_JINJA_TEST, a, NULL);
     made->value = dotted_name(p);
-    made->builtin = ls_jinja_test_find(made->value.text, made->value.bytes);
+    made->builtin = ls_jinja_test_find(made->value);
     if (is_op(p, '(') || !begins_argument(p)) {
         made->call = arguments(p);
     } else if (is_name(p->at, "is")) {

@@ -2,13 +2,7 @@
 /* The tests of Jinja2: what follows `is`. */
 #include "tokenizer/template/jinja.h"
 
-#define TEST(name, is)                                                                                       \
-    LS_JINJA_BUILTIN(name)                                                                                   \
-    {                                                                                                        \
-        LS_JINJA_UNUSED();                                                                                   \
-        return ls_jv_bool(is);                                                                               \
-    }
-
+/* value % divisor == rest */
 static bool has_rest(ls_jinja_state *state, ls_jv v, ls_jv divisor, int64_t rest)
 {
     return ls_jv_equal(state, ls_jv_binary(state, '%', v, divisor), ls_jv_int(rest));
@@ -16,94 +10,114 @@ static bool has_rest(ls_jinja_state *state, ls_jv v, ls_jv divisor, int64_t rest
 
 static bool is_same(ls_jv a, ls_jv b)
 {
-    if (a.kind != b.kind) {
-        return false;
+    if (a.kind != b.kind || a.kind == LS_JV_NONE) {
+        return a.kind == b.kind;
     }
-    switch (a.kind) {
-    case LS_JV_NONE:
-        return true;
-    case LS_JV_BOOL:
-        return a.truth == b.truth;
-    case LS_JV_INT:
-    case LS_JV_FLOAT:
-        return a.integer == b.integer;
-    case LS_JV_STRING:
+    if (a.kind == LS_JV_STRING) {
         return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
+    }
+    return a.kind == LS_JV_BOOL ? a.truth == b.truth : a.integer == b.integer;
+}
+
+static bool is(ls_jinja_state *state, const ls_jinja_use *use)
+{
+    const ls_jv v = use->self, other = use->given[0];
+    switch (use->how) {
+    case 'd':
+        return v.kind != LS_JV_UNDEFINED;
+    case 'u':
+        return v.kind == LS_JV_UNDEFINED;
+    case 't':
+        return v.kind == LS_JV_BOOL && v.truth;
+    case 'f':
+        return v.kind == LS_JV_BOOL && !v.truth;
+    case '#':
+        return ls_jv_is_number(v);
+    case 'i':
+        return ls_jv_is_iterable(v);
+    case 's': /* what has a length and subscripts */
+        return (ls_jv_is_iterable(v) && v.kind != LS_JV_ITERATOR && v.kind != LS_JV_VIEW &&
+                v.kind != LS_JV_LOOP);
+    case 'c':
+        return (v.kind >= LS_JV_MACRO && v.kind <= LS_JV_LOOP) || v.kind == LS_JV_UNDEFINED;
+    case 'o':
+    case 'e':
+        return has_rest(state, v, ls_jv_int(2), use->how == 'o');
+    case '%':
+        return has_rest(state, v, other, 0);
+    case 'S':
+        return is_same(v, other);
+    case 'M':
+        return v.kind == LS_JV_STRING && v.markup;
+    case 'L':
+    case 'U':
+        return ls_jinja_has_case(state, ls_jv_string(state, v), use->how == 'L' ? 'l' : 'u');
+    case 'n':
+        return ls_jv_contains(state, other, v);
+    case '=':
+        return ls_jv_equal(state, v, other);
+    case '!':
+        return !ls_jv_equal(state, v, other);
+    case '<':
+    case 'l':
+        return ls_jv_less(state, v, other) || (use->how == 'l' && ls_jv_equal(state, v, other));
     default:
-        return a.dict == b.dict;
+        return ls_jv_less(state, other, v) || (use->how == 'g' && ls_jv_equal(state, v, other));
     }
 }
 
-static bool is_sequence(ls_jv v)
+static ls_jv test(ls_jinja_state *state, const ls_jinja_use *use)
 {
-    return v.kind == LS_JV_STRING || v.kind == LS_JV_LIST || v.kind == LS_JV_TUPLE || v.kind == LS_JV_DICT ||
-           v.kind == LS_JV_RANGE || v.kind == LS_JV_UNDEFINED;
+    return ls_jv_bool(is(state, use));
 }
 
-static bool is_callable(ls_jv v)
+static ls_jv test_kind(ls_jinja_state *state, const ls_jinja_use *use)
 {
-    return v.kind == LS_JV_FUNCTION || v.kind == LS_JV_METHOD || v.kind == LS_JV_MACRO ||
-           v.kind == LS_JV_LOOP || v.kind == LS_JV_UNDEFINED;
+    (void)state;
+    return ls_jv_bool(use->self.kind == (ls_jv_kind)use->how);
 }
-
-TEST(test_odd, has_rest(state, self, ls_jv_int(2), 1))
-TEST(test_even, has_rest(state, self, ls_jv_int(2), 0))
-TEST(test_divisibleby, has_rest(state, self, given[0], 0))
-TEST(test_defined, self.kind != LS_JV_UNDEFINED)
-TEST(test_undefined, self.kind == LS_JV_UNDEFINED)
-TEST(test_none, self.kind == LS_JV_NONE)
-TEST(test_boolean, self.kind == LS_JV_BOOL)
-TEST(test_true, self.kind == LS_JV_BOOL && self.truth)
-TEST(test_false, self.kind == LS_JV_BOOL && !self.truth)
-TEST(test_integer, self.kind == LS_JV_INT)
-TEST(test_float, self.kind == LS_JV_FLOAT)
-TEST(test_number, ls_jv_is_number(self))
-TEST(test_string, self.kind == LS_JV_STRING)
-TEST(test_mapping, self.kind == LS_JV_DICT)
-TEST(test_sequence, is_sequence(self))
-TEST(test_iterable, ls_jv_is_iterable(self))
-TEST(test_callable, is_callable(self))
-TEST(test_sameas, is_same(self, given[0]))
-TEST(test_escaped, self.kind == LS_JV_STRING && self.markup)
-TEST(test_lower, ls_jinja_has_case(state, ls_jv_string(state, self), 'l'))
-TEST(test_upper, ls_jinja_has_case(state, ls_jv_string(state, self), 'u'))
-TEST(test_in, ls_jv_contains(state, given[0], self))
-TEST(test_eq, ls_jv_equal(state, self, given[0]))
-TEST(test_ne, !ls_jv_equal(state, self, given[0]))
-TEST(test_lt, ls_jv_less(state, self, given[0]))
-TEST(test_gt, ls_jv_less(state, given[0], self))
-TEST(test_le, ls_jv_less(state, self, given[0]) || ls_jv_equal(state, self, given[0]))
-TEST(test_ge, ls_jv_less(state, given[0], self) || ls_jv_equal(state, self, given[0]))
 
 static const ls_jinja_builtin tests[] = {
-    {"defined", "", test_defined},   {"undefined", "", test_undefined},
-    {"none", "", test_none},         {"string", "", test_string},
-    {"mapping", "", test_mapping},   {"iterable", "", test_iterable},
-    {"sequence", "", test_sequence}, {"number", "", test_number},
-    {"integer", "", test_integer},   {"float", "", test_float},
-    {"boolean", "", test_boolean},   {"true", "", test_true},
-    {"false", "", test_false},       {"odd", "", test_odd},
-    {"even", "", test_even},         {"divisibleby", "!num", test_divisibleby},
-    {"callable", "", test_callable}, {"sameas", "!other", test_sameas},
-    {"escaped", "", test_escaped},   {"lower", "", test_lower},
-    {"upper", "", test_upper},       {"in", "!seq", test_in},
-    {"eq", "/!b", test_eq},          {"equalto", "/!b", test_eq},
-    {"==", "/!b", test_eq},          {"ne", "/!b", test_ne},
-    {"!=", "/!b", test_ne},          {"lt", "/!b", test_lt},
-    {"lessthan", "/!b", test_lt},    {"<", "/!b", test_lt},
-    {"gt", "/!b", test_gt},          {"greaterthan", "/!b", test_gt},
-    {">", "/!b", test_gt},           {"le", "/!b", test_le},
-    {"<=", "/!b", test_le},          {"ge", "/!b", test_ge},
-    {">=", "/!b", test_ge},
+    {"defined", "", test, 'd'},
+    {"undefined", "", test, 'u'},
+    {"none", "", test_kind, LS_JV_NONE},
+    {"string", "", test_kind, LS_JV_STRING},
+    {"mapping", "", test_kind, LS_JV_DICT},
+    {"integer", "", test_kind, LS_JV_INT},
+    {"float", "", test_kind, LS_JV_FLOAT},
+    {"boolean", "", test_kind, LS_JV_BOOL},
+    {"iterable", "", test, 'i'},
+    {"sequence", "", test, 's'},
+    {"number", "", test, '#'},
+    {"true", "", test, 't'},
+    {"false", "", test, 'f'},
+    {"odd", "", test, 'o'},
+    {"even", "", test, 'e'},
+    {"divisibleby", "!num", test, '%'},
+    {"callable", "", test, 'c'},
+    {"sameas", "!other", test, 'S'},
+    {"escaped", "", test, 'M'},
+    {"lower", "", test, 'L'},
+    {"upper", "", test, 'U'},
+    {"in", "!seq", test, 'n'},
+    {"eq", "/!b", test, '='},
+    {"equalto", "/!b", test, '='},
+    {"==", "/!b", test, '='},
+    {"ne", "/!b", test, '!'},
+    {"!=", "/!b", test, '!'},
+    {"lt", "/!b", test, '<'},
+    {"lessthan", "/!b", test, '<'},
+    {"<", "/!b", test, '<'},
+    {"gt", "/!b", test, '>'},
+    {"greaterthan", "/!b", test, '>'},
+    {">", "/!b", test, '>'},
+    {"le", "/!b", test, 'l'},
+    {"<=", "/!b", test, 'l'},
+    {"ge", "/!b", test, 'g'},
+    {">=", "/!b", test, 'g'},
 };
 
-const ls_jinja_builtin *ls_jinja_test_find(const char *name, size_t bytes)
+const ls_jinja_builtin *ls_jinja_test_find(ls_jv name)
 {
-    const ls_jv wanted = ls_jv_text(name, bytes);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        if (ls_jv_is(wanted, tests[i].name)) {
-            return &tests[i];
-        }
-    }
-    return NULL;
+    return ls_jinja_builtin_find(tests, sizeof tests / sizeof *tests, name);
 }

@@ -62,7 +62,7 @@ void ls_jinja_float_repr(double value, ls_text *out)
 
 /* ---- repr ---- */
 
-bool ls_jinja_is_printable(uint32_t c)
+static bool is_printable(uint32_t c)
 {
     /* The categories after the symbols are separators and control characters. */
     enum { SEPARATORS = 23 };
@@ -84,7 +84,7 @@ static void repr_text(ls_jv v, ls_text *out)
             ls_text_printf(out, "\\%c", (char)c);
         } else if (c == '\n' || c == '\r' || c == '\t') {
             ls_text_append(out, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
-        } else if (ls_jinja_is_printable(c)) {
+        } else if (is_printable(c)) {
             ls_text_append_bytes(out, from, length);
         } else {
             ls_text_printf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);

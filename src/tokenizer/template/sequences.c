@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+typedef ls_jinja_use use;
+
 /* ---- attributes of items ---- */
 
 /* The parts of "a.b.0" as keys; an int or nothing else. */
@@ -81,7 +83,7 @@ static void name_builtin(ls_jinja_state *state, selection *s, const ls_jinja_arg
 {
     const ls_jv name = args->positional[from];
     if (name.kind == LS_JV_STRING) {
-        s->builtin = (s->is_map ? ls_jinja_filter_find : ls_jinja_test_find)(name.text, name.bytes);
+        s->builtin = (s->is_map ? ls_jinja_filter_find : ls_jinja_test_find)(name);
     }
     if (!s->builtin) {
         ls_jinja_fail_builtin(state, ls_jv_string(state, name), !s->is_map);
@@ -104,14 +106,16 @@ static ls_jv empty_iterator(ls_jinja_state *state)
     return ls_jv_iterator(state, ls_jv_list(state, LS_JV_LIST, 0));
 }
 
-static ls_jv filter_items(ls_jinja_state *state, ls_jv self, const ls_jinja_args *args, bool has_attribute,
-                          bool is_rejected)
+/* select (s), reject (r), selectattr (S) and rejectattr (R). */
+static ls_jv filter_select(ls_jinja_state *state, const use *u)
 {
-    if (!ls_jv_truth(state, self)) {
+    const ls_jinja_args *args = u->args;
+    const bool has_attribute = u->how == 'S' || u->how == 'R';
+    if (!ls_jv_truth(state, u->self)) {
         return empty_iterator(state);
     }
     selection *s = ls_jinja_take(state, sizeof *s);
-    s->is_rejected = is_rejected;
+    s->is_rejected = (u->how | 32) == 'r';
     if (has_attribute && args->count == 0) {
         return ls_jinja_refuse(state, "Missing parameter for attribute name");
     }
@@ -119,65 +123,39 @@ static ls_jv filter_items(ls_jinja_state *state, ls_jv self, const ls_jinja_args
     if (args->count > has_attribute) {
         name_builtin(state, s, args, has_attribute);
     }
-    return selecting(state, self, s);
+    return selecting(state, u->self, s);
 }
 
-LS_JINJA_BUILTIN(filter_select)
+static ls_jv filter_map(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return filter_items(state, self, args, false, false);
-}
-
-LS_JINJA_BUILTIN(filter_reject)
-{
-    LS_JINJA_UNUSED();
-    return filter_items(state, self, args, false, true);
-}
-
-LS_JINJA_BUILTIN(filter_selectattr)
-{
-    LS_JINJA_UNUSED();
-    return filter_items(state, self, args, true, false);
-}
-
-LS_JINJA_BUILTIN(filter_rejectattr)
-{
-    LS_JINJA_UNUSED();
-    return filter_items(state, self, args, true, true);
-}
-
-LS_JINJA_BUILTIN(filter_map)
-{
-    LS_JINJA_UNUSED();
-    if (!ls_jv_truth(state, self)) {
+    if (!ls_jv_truth(state, u->self)) {
         return empty_iterator(state);
     }
     selection *s = ls_jinja_take(state, sizeof *s);
     s->is_map = true;
     const ls_jv *attribute =
-        args->keywords ? ls_jinja_dict_find(state, args->keywords, ls_jv_text("attribute", 9)) : NULL;
+        u->args->keywords ? ls_jinja_dict_find(state, u->args->keywords, ls_jv_text("attribute", 9)) : NULL;
     const ls_jv *otherwise =
-        args->keywords ? ls_jinja_dict_find(state, args->keywords, ls_jv_text("default", 7)) : NULL;
-    if (args->count == 0 && attribute) {
-        if (args->keywords->count > 1 + (otherwise != NULL)) {
+        u->args->keywords ? ls_jinja_dict_find(state, u->args->keywords, ls_jv_text("default", 7)) : NULL;
+    if (u->args->count == 0 && attribute) {
+        if (u->args->keywords->count > 1 + (otherwise != NULL)) {
             return ls_jinja_refuse(state, "map got an unexpected keyword argument");
         }
         s->parts = attribute_parts(state, *attribute);
         s->otherwise = otherwise ? *otherwise : ls_jv_undefined();
-    } else if (args->count == 0) {
+    } else if (u->args->count == 0) {
         return ls_jinja_refuse(state, "map requires a filter argument");
     } else {
-        name_builtin(state, s, args, 0);
+        name_builtin(state, s, u->args, 0);
     }
-    return selecting(state, self, s);
+    return selecting(state, u->self, s);
 }
 
 /* ---- parts of sequences ---- */
 
-LS_JINJA_BUILTIN(filter_first)
+static ls_jv filter_first(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    ls_jinja_iterator *iterator = ls_jv_iterate(state, self);
+    ls_jinja_iterator *iterator = ls_jv_iterate(state, u->self);
     ls_jv value;
     return iterator && ls_jinja_next(state, iterator, &value)
                ? value
@@ -191,77 +169,72 @@ static bool is_reversible(ls_jv v)
            v.kind == LS_JV_DICT || v.kind == LS_JV_VIEW || v.kind == LS_JV_UNDEFINED;
 }
 
-LS_JINJA_BUILTIN(filter_last)
+static ls_jv filter_last(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (!is_reversible(self)) {
-        return ls_jinja_refuse(state, "'%s' object is not reversible", ls_jv_type(self));
+    if (!is_reversible(u->self)) {
+        return ls_jinja_refuse(state, "'%s' object is not reversible", ls_jv_type(u->self));
     }
-    if (self.kind == LS_JV_LIST || self.kind == LS_JV_TUPLE || self.kind == LS_JV_STRING) {
+    if (u->self.kind == LS_JV_LIST || u->self.kind == LS_JV_TUPLE || u->self.kind == LS_JV_STRING) {
         ls_jv v;
         size_t length;
-        (void)ls_jv_length(state, self, &length);
-        v = length > 0 ? ls_jv_item(state, self, ls_jv_int(-1)) : ls_jv_undefined();
+        (void)ls_jv_length(state, u->self, &length);
+        v = length > 0 ? ls_jv_item(state, u->self, ls_jv_int(-1)) : ls_jv_undefined();
         v.markup = false;
         return length > 0 ? v : ls_jv_missing(state, "No last item, sequence was empty.");
     }
-    const ls_jinja_list *list = ls_jv_to_list(state, self);
+    const ls_jinja_list *list = ls_jv_to_list(state, u->self);
     return list->count > 0 ? list->items[list->count - 1]
                            : ls_jv_missing(state, "No last item, sequence was empty.");
 }
 
-LS_JINJA_BUILTIN(filter_reverse)
+static ls_jv filter_reverse(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (self.kind == LS_JV_STRING) {
+    if (u->self.kind == LS_JV_STRING) {
         const ls_jv bounds[3] = {ls_jv_none(), ls_jv_none(), ls_jv_int(-1)};
-        return ls_jv_slice(state, self, bounds);
+        return ls_jv_slice(state, u->self, bounds);
     }
-    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, self)};
+    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, u->self)};
     ls_jv *items = list.list->items;
     for (size_t i = 0; i < list.list->count / 2; i++) {
         const ls_jv item = items[i];
         items[i] = items[list.list->count - 1 - i];
         items[list.list->count - 1 - i] = item;
     }
-    return is_reversible(self) ? ls_jv_iterator(state, list) : list;
+    return is_reversible(u->self) ? ls_jv_iterator(state, list) : list;
 }
 
-LS_JINJA_BUILTIN(filter_length)
+static ls_jv filter_length(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
     size_t length;
-    if (self.kind == LS_JV_LOOP) {
-        return ls_jv_int((int64_t)ls_jinja_loop_length(state, self.loop));
+    if (u->self.kind == LS_JV_LOOP) {
+        return ls_jv_int((int64_t)ls_jinja_loop_length(state, u->self.loop));
     }
-    if (!ls_jv_length(state, self, &length)) {
-        return ls_jinja_refuse(state, "object of type '%s' has no len()", ls_jv_type(self));
+    if (!ls_jv_length(state, u->self, &length)) {
+        return ls_jinja_refuse(state, "object of type '%s' has no len()", ls_jv_type(u->self));
     }
     return ls_jv_int((int64_t)length);
 }
 
-LS_JINJA_BUILTIN(filter_list)
+static ls_jv filter_list(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return (ls_jv){.kind = LS_JV_LIST, .list = ls_jv_to_list(state, self)};
+    return (ls_jv){.kind = LS_JV_LIST, .list = ls_jv_to_list(state, u->self)};
 }
 
-LS_JINJA_BUILTIN(filter_items_of)
+static ls_jv filter_items_of(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    if (self.kind != LS_JV_DICT && self.kind != LS_JV_UNDEFINED) {
+    if (u->self.kind != LS_JV_DICT && u->self.kind != LS_JV_UNDEFINED) {
         return ls_jv_iterator(state, ls_jv_int(0)); /* refused when it is asked for a value */
     }
-    const ls_jv items = {.kind = LS_JV_VIEW, .bytes = LS_JV_ITEMS, .dict = self.dict};
-    return self.kind == LS_JV_DICT ? ls_jv_iterator(state, items) : empty_iterator(state);
+    const ls_jv items = {.kind = LS_JV_VIEW, .bytes = LS_JV_ITEMS, .dict = u->self.dict};
+    return u->self.kind == LS_JV_DICT ? ls_jv_iterator(state, items) : empty_iterator(state);
 }
 
-LS_JINJA_BUILTIN(filter_join)
+static ls_jv filter_join(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv separator = ls_jv_is_absent(given[0]) ? ls_jv_text("", 0) : ls_jv_string(state, given[0]);
-    const ls_jinja_list *parts = attribute_parts(state, given[1]);
-    ls_jinja_iterator *iterator = ls_jv_iterate(state, self);
+    const ls_jv separator =
+        ls_jv_is_absent(u->given[0]) ? ls_jv_text("", 0) : ls_jv_string(state, u->given[0]);
+    const ls_jinja_list *parts = attribute_parts(state, u->given[1]);
+    ls_jinja_iterator *iterator = ls_jv_iterate(state, u->self);
     ls_text out = {0};
     ls_jv item;
     for (size_t i = 0; iterator && ls_jinja_next(state, iterator, &item); i++) {
@@ -272,45 +245,6 @@ LS_JINJA_BUILTIN(filter_join)
         ls_jinja_append(state, &out, item);
     }
     return ls_jv_take_text(state, &out);
-}
-
-/* slice: `count` lists, the first ones longer; batch: lists of `count`. */
-static ls_jv lists_of(ls_jinja_state *state, ls_jv self, const ls_jv *given, bool is_batch)
-{
-    const ls_jinja_list *all = ls_jv_to_list(state, self);
-    const ls_jv lists = ls_jv_list(state, LS_JV_LIST, 4);
-    if (!ls_jv_is_whole(given[0]) || ls_jv_whole(given[0]) < 1 || ls_jv_whole(given[0]) > 1000000) {
-        return ls_jinja_refuse(state, "slice() and batch() need a count from 1 to 1000000");
-    }
-    const size_t count = (size_t)ls_jv_whole(given[0]);
-    const bool has_fill = !ls_jv_is_absent(given[1]) && given[1].kind != LS_JV_NONE;
-    const size_t groups = is_batch ? (all->count + count - 1) / count : count;
-    for (size_t i = 0, at = 0; i < groups && !state->failed; i++) {
-        const bool is_longer = i < all->count % count;
-        const size_t size = is_batch ? count : all->count / count + is_longer;
-        const ls_jv group = ls_jv_list(state, LS_JV_LIST, 0);
-        for (size_t end = at + size; at < end && at < all->count; at++) {
-            ls_jv_push(state, group.list, all->items[at]);
-        }
-        const size_t full = is_batch ? count : all->count / count + 1;
-        while (has_fill && group.list->count < full && !state->failed) {
-            ls_jv_push(state, group.list, given[1]);
-        }
-        ls_jv_push(state, lists.list, group);
-    }
-    return ls_jv_iterator(state, lists);
-}
-
-LS_JINJA_BUILTIN(filter_batch)
-{
-    LS_JINJA_UNUSED();
-    return lists_of(state, self, given, true);
-}
-
-LS_JINJA_BUILTIN(filter_slice)
-{
-    LS_JINJA_UNUSED();
-    return lists_of(state, self, given, false);
 }
 
 /* ---- order ---- */
@@ -365,13 +299,12 @@ static ls_jinja_list *sort_keys(ls_jinja_state *state, const ls_jinja_list *list
     return keys.list;
 }
 
-LS_JINJA_BUILTIN(filter_sort)
+static ls_jv filter_sort(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, self)};
-    const ls_jinja_list *keys = sort_keys(state, list.list, given[2], ls_jv_truth(state, given[1]));
+    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, u->self)};
+    const ls_jinja_list *keys = sort_keys(state, list.list, u->given[2], ls_jv_truth(state, u->given[1]));
     if (!state->failed) {
-        merge_sort(state, keys->items, list.list->items, list.list->count, ls_jv_truth(state, given[0]));
+        merge_sort(state, keys->items, list.list->items, list.list->count, ls_jv_truth(state, u->given[0]));
     }
     return list;
 }
@@ -390,40 +323,38 @@ ls_jinja_list *ls_jinja_sorted_keys(ls_jinja_state *state, const ls_jinja_dict *
     return keys.list;
 }
 
-LS_JINJA_BUILTIN(filter_dictsort)
+static ls_jv filter_dictsort(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const bool by_value = ls_jv_is(given[1], "value");
-    if (self.kind != LS_JV_DICT) {
-        return self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(state, self)
-                                            : ls_jinja_refuse(state, "dictsort needs a dict");
+    const bool by_value = ls_jv_is(u->given[1], "value");
+    if (u->self.kind != LS_JV_DICT) {
+        return u->self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(state, u->self)
+                                               : ls_jinja_refuse(state, "dictsort needs a dict");
     }
-    if (!by_value && !ls_jv_is_absent(given[1]) && !ls_jv_is(given[1], "key")) {
+    if (!by_value && !ls_jv_is_absent(u->given[1]) && !ls_jv_is(u->given[1], "key")) {
         return ls_jinja_refuse(state, "You can only sort by either \"key\" or \"value\"");
     }
-    const ls_jv pairs = ls_jv_list(state, LS_JV_LIST, self.dict->count);
-    const ls_jv keys = ls_jv_list(state, LS_JV_LIST, self.dict->count);
+    const ls_jv pairs = ls_jv_list(state, LS_JV_LIST, u->self.dict->count);
+    const ls_jv keys = ls_jv_list(state, LS_JV_LIST, u->self.dict->count);
     const ls_jinja_list nothing = {0};
-    for (size_t i = 0; i < self.dict->count; i++) {
-        const ls_jv key = by_value ? self.dict->values[i] : self.dict->keys[i];
-        ls_jv_push(state, pairs.list, ls_jv_pair(state, self.dict->keys[i], self.dict->values[i]));
-        ls_jv_push(state, keys.list, key_of(state, &nothing, key, ls_jv_truth(state, given[0])));
+    for (size_t i = 0; i < u->self.dict->count; i++) {
+        const ls_jv key = by_value ? u->self.dict->values[i] : u->self.dict->keys[i];
+        ls_jv_push(state, pairs.list, ls_jv_pair(state, u->self.dict->keys[i], u->self.dict->values[i]));
+        ls_jv_push(state, keys.list, key_of(state, &nothing, key, ls_jv_truth(state, u->given[0])));
     }
     if (!state->failed) {
         merge_sort(state, keys.list->items, pairs.list->items, pairs.list->count,
-                   ls_jv_truth(state, given[2]));
+                   ls_jv_truth(state, u->given[2]));
     }
     return pairs;
 }
 
-LS_JINJA_BUILTIN(filter_unique)
+static ls_jv filter_unique(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jinja_list *list = ls_jv_to_list(state, self), *parts = attribute_parts(state, given[1]);
+    const ls_jinja_list *list = ls_jv_to_list(state, u->self), *parts = attribute_parts(state, u->given[1]);
     const ls_jv unique = ls_jv_list(state, LS_JV_LIST, list->count);
     ls_jinja_dict *seen = ls_jinja_dict_new(state, 8);
     for (size_t i = 0; i < list->count && !state->failed; i++) {
-        const ls_jv key = key_of(state, parts, list->items[i], ls_jv_truth(state, given[0]));
+        const ls_jv key = key_of(state, parts, list->items[i], ls_jv_truth(state, u->given[0]));
         const size_t before = seen->count;
         ls_jinja_dict_set(state, seen, key, ls_jv_none());
         if (seen->count > before) {
@@ -433,10 +364,11 @@ LS_JINJA_BUILTIN(filter_unique)
     return ls_jv_iterator(state, unique);
 }
 
-static ls_jv extreme(ls_jinja_state *state, ls_jv self, const ls_jv *given, bool is_max)
+/* min (<) and max (>). */
+static ls_jv filter_extreme(ls_jinja_state *state, const use *u)
 {
-    const ls_jinja_list *list = ls_jv_to_list(state, self), *parts = attribute_parts(state, given[1]);
-    const bool is_case_sensitive = ls_jv_truth(state, given[0]);
+    const ls_jinja_list *list = ls_jv_to_list(state, u->self), *parts = attribute_parts(state, u->given[1]);
+    const bool is_case_sensitive = ls_jv_truth(state, u->given[0]);
     if (list->count == 0) {
         return ls_jv_missing(state, "No aggregated item, sequence was empty.");
     }
@@ -444,7 +376,7 @@ static ls_jv extreme(ls_jinja_state *state, ls_jv self, const ls_jv *given, bool
     ls_jv best_key = key_of(state, parts, list->items[0], is_case_sensitive);
     for (size_t i = 1; i < list->count && !state->failed; i++) {
         const ls_jv key = key_of(state, parts, list->items[i], is_case_sensitive);
-        if (is_max ? ls_jv_less(state, best_key, key) : ls_jv_less(state, key, best_key)) {
+        if (u->how == '>' ? ls_jv_less(state, best_key, key) : ls_jv_less(state, key, best_key)) {
             best = i;
             best_key = key;
         }
@@ -452,24 +384,11 @@ static ls_jv extreme(ls_jinja_state *state, ls_jv self, const ls_jv *given, bool
     return list->items[best];
 }
 
-LS_JINJA_BUILTIN(filter_min)
+static ls_jv filter_sum(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    return extreme(state, self, given, false);
-}
-
-LS_JINJA_BUILTIN(filter_max)
-{
-    LS_JINJA_UNUSED();
-    return extreme(state, self, given, true);
-}
-
-LS_JINJA_BUILTIN(filter_sum)
-{
-    LS_JINJA_UNUSED();
-    const ls_jinja_list *parts = attribute_parts(state, given[0]);
-    ls_jinja_iterator *iterator = ls_jv_iterate(state, self);
-    ls_jv sum = ls_jv_is_absent(given[1]) ? ls_jv_int(0) : given[1], item;
+    const ls_jinja_list *parts = attribute_parts(state, u->given[0]);
+    ls_jinja_iterator *iterator = ls_jv_iterate(state, u->self);
+    ls_jv sum = ls_jv_is_absent(u->given[1]) ? ls_jv_int(0) : u->given[1], item;
     if (sum.kind == LS_JV_STRING) {
         return ls_jinja_refuse(state, "sum() can't sum strings [use ''.join(seq) instead]");
     }
@@ -479,16 +398,15 @@ LS_JINJA_BUILTIN(filter_sum)
     return sum;
 }
 
-LS_JINJA_BUILTIN(filter_groupby)
+static ls_jv filter_groupby(ls_jinja_state *state, const use *u)
 {
-    LS_JINJA_UNUSED();
-    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, self)};
-    const ls_jinja_list *parts = attribute_parts(state, given[0]);
+    const ls_jv list = {.kind = LS_JV_LIST, .list = ls_jv_to_list(state, u->self)};
+    const ls_jinja_list *parts = attribute_parts(state, u->given[0]);
     const ls_jv keys = ls_jv_list(state, LS_JV_LIST, list.list->count),
                 groups = ls_jv_list(state, LS_JV_LIST, 4);
-    const bool is_case_sensitive = ls_jv_truth(state, given[2]);
+    const bool is_case_sensitive = ls_jv_truth(state, u->given[2]);
     for (size_t i = 0; i < list.list->count && !state->failed; i++) {
-        const ls_jv value = follow(state, parts, list.list->items[i], given[1]);
+        const ls_jv value = follow(state, parts, list.list->items[i], u->given[1]);
         ls_jv_push(state, keys.list,
                    value.kind == LS_JV_STRING && !is_case_sensitive ? ls_jinja_case(state, value, 'l')
                                                                     : value);
@@ -499,7 +417,7 @@ LS_JINJA_BUILTIN(filter_groupby)
     for (size_t i = 0; i < list.list->count && !state->failed;) {
         const ls_jv members = ls_jv_list(state, LS_JV_LIST, 4);
         const ls_jv key = keys.list->items[i];
-        const ls_jv name = follow(state, parts, list.list->items[i], given[1]);
+        const ls_jv name = follow(state, parts, list.list->items[i], u->given[1]);
         for (; i < list.list->count && ls_jv_equal(state, keys.list->items[i], key); i++) {
             ls_jv_push(state, members.list, list.list->items[i]);
         }
@@ -509,7 +427,6 @@ LS_JINJA_BUILTIN(filter_groupby)
 }
 
 const ls_jinja_builtin ls_jinja_sequence_filters[] = {
-    {"batch", "!linecount fill_with", filter_batch},
     {"count", "", filter_length},
     {"dictsort", "case_sensitive by reverse", filter_dictsort},
     {"first", "", filter_first},
@@ -520,14 +437,13 @@ const ls_jinja_builtin ls_jinja_sequence_filters[] = {
     {"length", "", filter_length},
     {"list", "", filter_list},
     {"map", NULL, filter_map},
-    {"max", "case_sensitive attribute", filter_max},
-    {"min", "case_sensitive attribute", filter_min},
-    {"reject", NULL, filter_reject},
-    {"rejectattr", NULL, filter_rejectattr},
+    {"max", "case_sensitive attribute", filter_extreme, '>'},
+    {"min", "case_sensitive attribute", filter_extreme, '<'},
+    {"reject", NULL, filter_select, 'r'},
+    {"rejectattr", NULL, filter_select, 'R'},
     {"reverse", "", filter_reverse},
-    {"select", NULL, filter_select},
-    {"selectattr", NULL, filter_selectattr},
-    {"slice", "!slices fill_with", filter_slice},
+    {"select", NULL, filter_select, 's'},
+    {"selectattr", NULL, filter_select, 'S'},
     {"sort", "reverse case_sensitive attribute", filter_sort},
     {"sum", "attribute start", filter_sum},
     {"unique", "case_sensitive attribute", filter_unique},

@@ -166,7 +166,7 @@ static void run_loop(ls_jinja_state *state, const node *n, ls_jv iterable, size_
         return;
     }
     ls_jinja_env *env = enter_frame(state, &n->scope->frame);
-    /* As in Jinja2, `else` runs unless the body came to its end once: not after break or continue. */
+    /* As in Jinja2, `else` runs unless the body came to its end once, without break or continue. */
     bool is_ended = false;
     while (!state->failed && state->leaving != LS_JINJA_BREAK && loop_next(state, loop)) {
         state->leaving = 0;

@@ -142,17 +142,14 @@ ls_jv ls_jinja_lines(ls_jinja_state *state, ls_jv text, bool keep_ends)
 
 /* ---- upper and lower case ---- */
 
-/* Appends `c` in upper (u) or lower (l) case. */
-static void append_cased(ls_jinja_state *state, uint32_t c, char how, ls_text *out)
+static const ls_jinja_case_run *find_run(const ls_jinja_case_run *runs, size_t count, uint32_t c)
 {
-    const uint8_t category = ls_unicode_of(c) & LS_UNICODE_CATEGORY;
-    char utf8[4];
-    if (c < 128) {
-        c = how == 'u' && c >= 'a' && c <= 'z' ? c - 32 : how == 'l' && c >= 'A' && c <= 'Z' ? c + 32 : c;
-    } else if (category == LS_UNICODE_LU || category == LS_UNICODE_LL || category == LS_UNICODE_LT) {
-        ls_jinja_unsupported(state, "changing the case of U+%04X is not supported", c);
+    for (size_t i = 0; i < count && runs[i].first <= c; i++) {
+        if (c <= runs[i].last && (c - runs[i].first) % runs[i].step == 0) {
+            return &runs[i];
+        }
     }
-    ls_text_append_bytes(out, utf8, ls_utf8_encode(c, utf8));
+    return NULL;
 }
 
 static bool is_cased(uint32_t c)
@@ -161,6 +158,38 @@ static bool is_cased(uint32_t c)
     return category == LS_UNICODE_LU || category == LS_UNICODE_LL || category == LS_UNICODE_LT;
 }
 
+/* Appends the character at text[at], c, in upper (u), title (t) or lower (l) case. */
+static void append_cased(ls_jinja_state *state, ls_jv text, size_t at, uint32_t c, char how, ls_text *out)
+{
+    char utf8[4];
+    if (c < 128) {
+        c = how != 'l' && c >= 'a' && c <= 'z' ? c - 32 : how == 'l' && c >= 'A' && c <= 'Z' ? c + 32 : c;
+    } else if (c == 0xDF && how != 'l') { /* sharp s */
+        ls_text_append(out, how == 'u' ? "SS" : "Ss");
+        return;
+    } else if (c == 0x3A3 && how == 'l') { /* sigma has a form for the ends of words */
+        uint32_t before = 0, after = 0;
+        const size_t next = at + 2;
+        if (at > 0) {
+            ls_utf8_valid_decode(text.text + ls_utf8_previous(text.text, at - 1), &before);
+        }
+        if (next < text.bytes) {
+            ls_utf8_valid_decode(text.text + next, &after);
+        }
+        c = is_cased(before) && !is_cased(after) ? 0x3C2 : 0x3C3;
+    } else {
+        const bool is_lower = how == 'l';
+        const ls_jinja_case_run *run = find_run(is_lower ? ls_jinja_lower : ls_jinja_upper,
+                                                is_lower ? ls_jinja_lower_count : ls_jinja_upper_count, c);
+        if (is_lower ? c == 0x130 : is_cased(c) && find_run(ls_jinja_odd_case, ls_jinja_odd_case_count, c)) {
+            ls_jinja_unsupported(state, "changing the case of U+%04X is not supported", c);
+        }
+        c = run ? (uint32_t)((int32_t)c + run->difference) : c;
+    }
+    ls_text_append_bytes(out, utf8, ls_utf8_encode(c, utf8));
+}
+
+/* upper (u), lower (l), title (t), capitalize (c), swapcase (s) */
 ls_jv ls_jinja_case(ls_jinja_state *state, ls_jv text, char how)
 {
     ls_text out = {0};
@@ -168,18 +197,16 @@ ls_jv ls_jinja_case(ls_jinja_state *state, ls_jv text, char how)
     ls_jinja_spend(state, 4 * (size_t)text.bytes);
     for (size_t at = 0; at < text.bytes;) {
         uint32_t c;
-        const bool is_first = at == 0;
+        const size_t from = at;
         at += ls_utf8_valid_decode(text.text + at, &c);
         char to = how;
-        if (how == 't') {
-            to = in_word ? 'l' : 'u';
+        if (how == 't' || how == 'c') {
+            to = how == 't' ? (in_word ? 'l' : 't') : from == 0 ? 't' : 'l';
             in_word = is_cased(c);
-        } else if (how == 'c') {
-            to = is_first ? 'u' : 'l';
         } else if (how == 's') {
             to = (ls_unicode_of(c) & LS_UNICODE_CATEGORY) == LS_UNICODE_LU ? 'l' : 'u';
         }
-        append_cased(state, c, to, &out);
+        append_cased(state, text, from, c, to, &out);
     }
     ls_jv cased = ls_jv_take_text(state, &out);
     cased.markup = text.markup;

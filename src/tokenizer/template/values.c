@@ -160,8 +160,6 @@ ls_jv ls_jv_pair(ls_jinja_state *state, ls_jv first, ls_jv second)
 
 /* ---- dicts ---- */
 
-enum { INDEX_FROM = 9 };
-
 bool ls_jv_is_hashable(ls_jv v)
 {
     if (v.kind == LS_JV_TUPLE) {
@@ -174,26 +172,6 @@ bool ls_jv_is_hashable(ls_jv v)
     return v.kind != LS_JV_LIST && v.kind != LS_JV_DICT && v.kind != LS_JV_VIEW;
 }
 
-static uint64_t hash(ls_jv v)
-{
-    uint64_t h = 1469598103934665603u;
-    if (v.kind == LS_JV_STRING) {
-        for (size_t i = 0; i < v.bytes; i++) {
-            h = (h ^ (uint8_t)v.text[i]) * 1099511628211u;
-        }
-    } else if (ls_jv_is_number(v)) {
-        /* 1, 1.0 and True are one key. */
-        const double real = ls_jv_real(v) + 0.0;
-        memcpy(&h, &real, sizeof h);
-        h = (h ^ h >> 29) * 1099511628211u;
-    } else if (v.kind == LS_JV_TUPLE) {
-        for (size_t i = 0; i < v.list->count; i++) {
-            h = h * 31 + hash(v.list->items[i]);
-        }
-    }
-    return h ^ h >> 32;
-}
-
 ls_jinja_dict *ls_jinja_dict_new(ls_jinja_state *state, size_t capacity)
 {
     ls_jinja_dict *dict = ls_jinja_take(state, sizeof *dict);
@@ -203,23 +181,9 @@ ls_jinja_dict *ls_jinja_dict_new(ls_jinja_state *state, size_t capacity)
     return dict;
 }
 
-/* The place of a key in the index: of its entry, or free. */
-static uint32_t *index_place(ls_jinja_state *state, const ls_jinja_dict *dict, ls_jv key)
-{
-    const size_t mask = dict->index_size - 1;
-    size_t at = hash(key) & mask;
-    while (dict->index[at] && !ls_jv_equal(state, dict->keys[dict->index[at] - 1], key)) {
-        at = (at + 1) & mask;
-        ls_jinja_spend(state, 0);
-    }
-    return &dict->index[at];
-}
-
 static size_t find_entry(ls_jinja_state *state, const ls_jinja_dict *dict, ls_jv key)
 {
-    if (dict->index) {
-        return *index_place(state, dict, key) - (size_t)1;
-    }
+    ls_jinja_spend(state, 8 * dict->count);
     for (size_t i = 0; i < dict->count; i++) {
         const ls_jv other = dict->keys[i];
         if (key.kind == LS_JV_STRING && other.kind == LS_JV_STRING
@@ -235,20 +199,6 @@ const ls_jv *ls_jinja_dict_find(ls_jinja_state *state, const ls_jinja_dict *dict
 {
     const size_t entry = ls_jv_is_hashable(key) ? find_entry(state, dict, key) : SIZE_MAX;
     return entry == SIZE_MAX ? NULL : &dict->values[entry];
-}
-
-static void build_index(ls_jinja_state *state, ls_jinja_dict *dict)
-{
-    const size_t size = dict->index_size ? 2 * dict->index_size : 32;
-    uint32_t *index = ls_jinja_take(state, size * sizeof *index);
-    if (!index) {
-        return;
-    }
-    dict->index = index;
-    dict->index_size = size;
-    for (size_t i = 0; i < dict->count; i++) {
-        *index_place(state, dict, dict->keys[i]) = (uint32_t)i + 1;
-    }
 }
 
 void ls_jinja_dict_set(ls_jinja_state *state, ls_jinja_dict *dict, ls_jv key, ls_jv value)
@@ -278,11 +228,6 @@ void ls_jinja_dict_set(ls_jinja_state *state, ls_jinja_dict *dict, ls_jv key, ls
     }
     dict->keys[dict->count] = key;
     dict->values[dict->count++] = value;
-    if (dict->index && 2 * dict->count <= dict->index_size) {
-        *index_place(state, dict, key) = (uint32_t)dict->count;
-    } else if (dict->count >= INDEX_FROM) {
-        build_index(state, dict);
-    }
 }
 
 /* ---- from JSON ---- */
@@ -298,9 +243,11 @@ static ls_jv of_container(ls_jinja_state *state, const json_t *json)
     }
     ls_jinja_dict *dict = ls_jinja_dict_new(state, json_object_size(json));
     void *iterator = json_object_iter((json_t *)(uintptr_t)json);
-    for (; iterator; iterator = json_object_iter_next((json_t *)(uintptr_t)json, iterator)) {
-        const ls_jv key = ls_jv_text(json_object_iter_key(iterator), json_object_iter_key_len(iterator));
-        ls_jinja_dict_set(state, dict, key, ls_jv_of_json(state, json_object_iter_value(iterator)));
+    for (; iterator && dict->keys; iterator = json_object_iter_next((json_t *)(uintptr_t)json, iterator)) {
+        /* Keys of an object differ: no search for an older one. */
+        dict->keys[dict->count] =
+            ls_jv_text(json_object_iter_key(iterator), json_object_iter_key_len(iterator));
+        dict->values[dict->count++] = ls_jv_of_json(state, json_object_iter_value(iterator));
     }
     return (ls_jv){.kind = LS_JV_DICT, .dict = dict};
 }
