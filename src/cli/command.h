@@ -86,6 +86,18 @@ void ls_print_json(const json_t *root);
         .default_text = "\"\"", .value_name = "FILE",                                                        \
         .help = "use this tokenizer (a file or folder, or bytes) instead of the model's own"                 \
     }
+#define LS_ROW_TEMPLATE(record)                                                                              \
+    {                                                                                                        \
+        .key = "template", .type = LS_OPTION_STRING, .offset = offsetof(record, template),                   \
+        .default_text = "\"\"", .value_name = "FILE",                                                        \
+        .help = "use this chat template (a file, or the folder of a model) instead of the model's own"       \
+    }
+#define LS_ROW_TEMPLATE_DATE(record)                                                                         \
+    {                                                                                                        \
+        .key = "template_date", .type = LS_OPTION_STRING, .offset = offsetof(record, template_date),         \
+        .default_text = "\"\"", .value_name = "DATE",                                                        \
+        .help = "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"           \
+    }
 #define LS_ROW_ADAPTER(record)                                                                               \
     {                                                                                                        \
         .key = "adapter", .type = LS_OPTION_STRING, .offset = offsetof(record, adapter),                     \
@@ -115,6 +127,7 @@ extern const ls_command ls_command_sample;
 extern const ls_command ls_command_eval;
 extern const ls_command ls_command_import;
 extern const ls_command ls_command_export;
+extern const ls_command ls_command_chat;
 extern const ls_command ls_command_serve;
 /* cli/data */
 extern const ls_command ls_command_tokenize_train;

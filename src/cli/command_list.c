@@ -15,6 +15,7 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_eval, true},
     {"Models", &ls_command_import, true},
     {"Models", &ls_command_export, true},
+    {"Models", &ls_command_chat, true},
     {"Models", &ls_command_serve, true},
 
     {"Data", &ls_command_tokenize_train, true},
@@ -29,7 +30,7 @@ const ls_command_entry ls_command_list[] = {
     {"Data", &ls_command_cache_limit, false},
 
     {"Plan", &ls_command_plan, true},
-    {"Plan", &ls_command_calibrate, true},
+    {"Plan", &ls_command_calibrate, false},
     {"Plan", &ls_command_simulate, false},
 
     {"Queue", &ls_command_up, true},

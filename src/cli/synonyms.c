@@ -29,7 +29,7 @@ const ls_option_hint ls_option_synonyms[] = {
 
 const ls_option_hint ls_command_synonyms[] = {
     {"generate inference infer predict complete completion completions write", "sample", ""},
-    {"chat talk instruct", "sample", "This version has no chat"},
+    {"talk instruct converse", "chat", ""},
     {"server api deploy openai", "serve", ""},
     {"finetune fine_tune tune sft pretrain pre_train fit run start launch continue resume", "train", "In the run file, model.from names a model to start from; the same command resumes a run"},
     {"lora dpo rlhf ppo merge quantize quantise", NULL, "this version trains all parameters of a model, or those that train.freeze leaves"},

@@ -50,7 +50,7 @@ done <<'NAMES'
 generate sample
 finetune train
 tokenise tokenize
-chat sample
+talk chat
 evaluate eval
 status ps
 squeue ps

@@ -5,13 +5,16 @@
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
 #include "env/http/http_guard.h"
+#include "execution/serve/chat_format.h"
+#include "execution/serve/slot_plan.h"
 #include "execution/train/memory.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct serve_settings {
-    const char *listen, *name, *tokenizer, *adapter, *token_file, *certificate, *key;
+    const char *listen, *name, *template, *template_date, *tokenizer, *adapter;
+    const char *token_file, *certificate, *key;
     uint64_t slots, context, threads;
     double grace_s;
 } serve_settings;
@@ -73,97 +76,40 @@ static const ls_option serve_options[] = {
      .min = 0,
      .max = 3600,
      .help = "time that answers under way have to end after SIGTERM or Ctrl-C"},
+    LS_ROW_TEMPLATE(serve_settings),
+    LS_ROW_TEMPLATE_DATE(serve_settings),
     LS_ROW_OTHER_TOKENIZER(serve_settings),
+    LS_ROW_ADAPTER(serve_settings),
     LS_ROW_ADAPTER(serve_settings),
     LS_ROW_THREADS(serve_settings),
 };
 #undef FIELD
 static const ls_option_table serve_table = LS_OPTIONS(serve_options);
 
-enum {
-    SLOTS = 8,
-    SLOTS_LOW = 2, /* before the context gets shorter than the model's */
-    CONTEXT_LOW = 2048,
-    ROWS = 128,              /* of a forward pass */
-    SCORED_BYTES = 32 << 20, /* logits at once, for log-probabilities */
-};
-
-/* ---- memory ---- */
-
-typedef struct memory_plan {
-    ls_generator_options options;
-    uint64_t slot_bytes, other_bytes;
-} memory_plan;
-
-static uint64_t total_bytes(const memory_plan *plan)
-{
-    return (uint64_t)plan->options.slots * plan->slot_bytes + plan->other_bytes;
-}
-
-static ls_status measure(const ls_model_on_device *model, memory_plan *plan)
-{
-    return ls_generator_memory(model, &plan->options, &plan->slot_bytes, &plan->other_bytes);
-}
-
-/* What is auto gets smaller until the plan fits: fewer slots, then a shorter context, then one
- * slot. */
-static ls_status plan_memory(const serve_settings *settings, const ls_model_on_device *model,
-                             memory_plan *plan_out)
-{
-    const int64_t context = model->config->context;
-    const bool free_slots = settings->slots == LS_AUTO_U64, free_context = settings->context == LS_AUTO_U64;
-    const uint64_t available = ls_memory_available() / 10 * 9;
-    int64_t scored = SCORED_BYTES / (4 * model->config->vocab);
-    memory_plan plan = {.options = {.slots = free_slots ? SLOTS : (int64_t)settings->slots,
-                                    .capacity = free_context ? context : (int64_t)settings->context,
-                                    .keeps_texts = true}};
-    ls_generator_options *o = &plan.options;
-    if (o->capacity > context) {
-        return ls_fail(LS_ERR_INVALID, "--context is %lld, but the model's context is %lld tokens",
-                       (long long)o->capacity, (long long)context);
-    }
-    o->rows = ROWS > o->slots ? ROWS : o->slots;
-    o->scored = scored > o->rows ? o->rows : scored > o->slots ? scored : o->slots;
-    LS_TRY(measure(model, &plan));
-    while (total_bytes(&plan) > available) {
-        if (free_slots && o->slots > SLOTS_LOW) {
-            o->slots--;
-        } else if (free_context && o->capacity > CONTEXT_LOW) {
-            o->capacity /= 2;
-        } else if (free_slots && o->slots > 1) {
-            o->slots--;
-        } else {
-            char needed[32], there[32];
-            return ls_fail(LS_ERR_MEMORY,
-                           "%lld slots with a context of %lld tokens need %s of memory beside the model, %s "
-                           "are available: use fewer --slots or a shorter --context",
-                           (long long)o->slots, (long long)o->capacity,
-                           ls_memory_text(total_bytes(&plan), needed), ls_memory_text(available, there));
-        }
-        LS_TRY(measure(model, &plan));
-    }
-    *plan_out = plan;
-    return LS_OK;
-}
-
-/* ---- running ---- */
-
-typedef struct start {
-    const memory_plan *plan;
-    const char *name;
-    const char *token_file;
-} start;
+/* What runs. */
+typedef struct serving {
+    const serve_settings *settings;
+    const char *name; /* of the model */
+    ls_env *env;
+    const char *token; /* NULL: none */
+    ls_loaded_model model;
+    ls_slot_plan plan;
+    ls_chat_format chat;
+    ls_generator *generator;
+} serving;
 
 static void print_started(void *context, const char *address)
 {
-    const start *s = context;
+    const serving *s = context;
     char all[32], one[32];
-    printf("%s at %s/v1\n", s->name, address);
-    printf("%lld slots of %lld tokens: %s, %s each\n", (long long)s->plan->options.slots,
-           (long long)s->plan->options.capacity, ls_memory_text(total_bytes(s->plan), all),
-           ls_memory_text(s->plan->slot_bytes, one));
-    if (s->token_file[0]) {
-        printf("clients send the token in %s as 'Authorization: Bearer TOKEN'\n", s->token_file);
+    printf("%s at %s/v1%s\n", s->name, address,
+           s->chat.template ? ""
+                            : ", without chats: the model has no chat template (--template gives it one)");
+    printf("%lld slots of %lld tokens: %s, %s each\n", (long long)s->plan.options.slots,
+           (long long)s->plan.options.capacity, ls_memory_text(s->plan.total_bytes, all),
+           ls_memory_text(s->plan.slot_bytes, one));
+    if (s->token) {
+        printf("clients send the token in %s as 'Authorization: Bearer TOKEN'\n", s->settings->token_file);
     }
     fflush(stdout);
 }
@@ -180,70 +126,76 @@ static const char *name_of(ls_arena *arena, const char *path)
     return slash && slash[1] ? slash + 1 : name;
 }
 
-static ls_status serve_model(const ls_invocation *invocation, ls_env *env, ls_loaded_model *model,
-                             const char *token)
+static ls_status serve_open(serving *s)
 {
-    const serve_settings *settings = invocation->settings;
-    const ls_model_on_device on_device = ls_loaded_model_on_device(model);
-    int32_t stops[LS_MODEL_STOPS_MAX];
-    memory_plan plan;
-    LS_TRY(ls_loaded_model_choose_tokenizer(model, settings->tokenizer));
-    LS_TRY(plan_memory(settings, &on_device, &plan));
-    ls_generator *generator = NULL;
-    LS_TRY(ls_generator_create(&on_device, &plan.options, &generator));
-    start started = {.plan = &plan,
-                     .name = settings->name[0] ? settings->name
-                                               : name_of(invocation->arena, invocation->words[0]),
-                     .token_file = settings->token_file};
-    const ls_status status = ls_serve_run(
-        env, &(ls_serve_settings){
-                 .model = {.name = started.name,
-                           .tokenizer = model->file->tokenizer,
-                           .vocab = model->file->config.vocab,
-                           .context = plan.options.capacity},
-                 .generator = generator,
-                 .slots = (size_t)plan.options.slots,
-                 .stops = stops,
-                 .stop_count = ls_model_stops(&model->file->config, model->file->tokenizer, stops),
-                 .listen = settings->listen,
-                 .token = token,
-                 .certificate = settings->certificate[0] ? settings->certificate : NULL,
-                 .key = settings->key[0] ? settings->key : NULL,
-                 .grace_s = settings->grace_s,
-                 .started = print_started,
-                 .context = &started,
-             });
-    ls_generator_destroy(generator);
-    return status;
+    const serve_settings *settings = s->settings;
+    const ls_model_file *file = s->model.file;
+    int32_t stops[LS_MODEL_STOPS_MAX + 1];
+    const size_t stop_count = ls_model_stops(&file->config, file->tokenizer, stops);
+    stops[stop_count] = ls_chat_format_end_of_turn(&s->chat);
+    const ls_serve_settings serve = {
+        .model = {.name = s->name,
+                  .tokenizer = file->tokenizer,
+                  .vocab = file->config.vocab,
+                  .context = s->plan.options.capacity,
+                  .chat = &s->chat},
+        .generator = s->generator,
+        .slots = (size_t)s->plan.options.slots,
+        .stops = stops,
+        .stop_count = stop_count,
+        .chat_stop_count = stop_count + (stops[stop_count] >= 0),
+        .listen = settings->listen,
+        .token = s->token,
+        .certificate = settings->certificate[0] ? settings->certificate : NULL,
+        .key = settings->key[0] ? settings->key : NULL,
+        .grace_s = settings->grace_s,
+        .started = print_started,
+        .context = s,
+    };
+    return ls_serve_run(s->env, &serve);
 }
 
-static ls_status serve_loaded(const ls_invocation *invocation, ls_env *env, const char *token)
+static ls_status serve_model(serving *s)
 {
-    const serve_settings *settings = invocation->settings;
-    ls_loaded_model model;
+    const serve_settings *settings = s->settings;
+    const ls_model_on_device on_device = ls_loaded_model_on_device(&s->model);
+    LS_TRY(ls_loaded_model_choose_tokenizer(&s->model, settings->tokenizer));
+    LS_TRY(ls_slot_plan_make(&on_device, settings->slots, settings->context, &s->plan));
+    LS_TRY(ls_chat_format_open(s->model.file, settings->template, settings->template_date, &s->chat));
+    LS_TRY(ls_generator_create(&on_device, &s->plan.options, &s->generator));
+    return serve_open(s);
+}
+
+static ls_status serve_path(serving *s, const char *path)
+{
     const ls_loaded_model_options options = {
-        .path = invocation->words[0], .adapter = settings->adapter, .threads = settings->threads};
-    LS_TRY(ls_loaded_model_open(&model, &options));
-    const ls_status status = serve_model(invocation, env, &model, token);
-    ls_loaded_model_release(&model);
+        .path = path, .adapter = s->settings->adapter, .threads = s->settings->threads};
+    LS_TRY(ls_loaded_model_open(&s->model, &options));
+    const ls_status status = serve_model(s);
+    ls_generator_destroy(s->generator);
+    ls_chat_format_release(&s->chat);
+    ls_loaded_model_release(&s->model);
     return status;
 }
 
 static ls_status run_serve(const ls_invocation *invocation)
 {
     const serve_settings *settings = invocation->settings;
+    const char *path = invocation->words[0];
     char token[LS_HTTP_TOKEN_BYTES + 1];
+    serving s = {.settings = settings,
+                 .name = settings->name[0] ? settings->name : name_of(invocation->arena, path)};
     if (settings->certificate[0] && !settings->token_file[0]) {
         return ls_fail(LS_ERR_INVALID, "--tls-certificate lets other machines in, so clients need a token: "
                                        "add --token-file FILE");
     }
     if (settings->token_file[0]) {
         LS_TRY(ls_http_token_load(settings->token_file, token));
+        s.token = token;
     }
-    ls_env *env = NULL;
-    LS_TRY(ls_env_real_create(&env));
-    const ls_status status = serve_loaded(invocation, env, settings->token_file[0] ? token : NULL);
-    ls_env_real_destroy(env);
+    LS_TRY(ls_env_real_create(&s.env));
+    const ls_status status = serve_path(&s, path);
+    ls_env_real_destroy(s.env);
     return status;
 }
 

@@ -416,7 +416,7 @@ static ls_status read_tools(reader *r, json_t *variables)
 static ls_status read_messages(reader *r, json_t *variables)
 {
     const json_t *messages = field(r, "messages");
-    if (!r->model->chat.prompt) {
+    if (!r->model->chat->template) {
         return ls_fail(LS_ERR_INVALID, "the model has no chat template: start the server with --template "
                                        "FILE, or use /v1/completions");
     }
@@ -435,7 +435,7 @@ static ls_status read_messages(reader *r, json_t *variables)
     LS_TRY(read_tools(r, variables));
     LS_TRY(take_prompts(r, 1));
     r->param = "messages";
-    return r->model->chat.prompt(r->model->chat.context, variables, &r->request->prompts[0]);
+    return ls_chat_format_prompt(r->model->chat, variables, &r->request->prompts[0]);
 }
 
 static ls_status read_chat(reader *r)

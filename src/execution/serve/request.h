@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "execution/generate/generate.h"
+#include "execution/serve/chat_format.h"
 #include "tokenizer/tokenizer.h"
 
 enum {
@@ -20,20 +21,13 @@ enum {
     LS_SERVE_ANSWERS_MAX = 256,     /* prompts times n of one request */
 };
 
-/* Turns messages into a prompt. */
-typedef struct ls_serve_chat {
-    void *context;
-    /* variables: `messages`, and what else the request has for the template. */
-    ls_status (*prompt)(void *context, json_t *variables, ls_token_buffer *ids_out);
-} ls_serve_chat;
-
 /* What requests are read for. All borrowed. */
 typedef struct ls_serve_model {
     const char *name;
     const ls_tokenizer *tokenizer;
     int64_t vocab;
-    int64_t context;    /* tokens of a prompt and its answer together */
-    ls_serve_chat chat; /* prompt NULL: the model has no template */
+    int64_t context;            /* tokens of a prompt and its answer together */
+    const ls_chat_format *chat; /* may have no template */
 } ls_serve_model;
 
 typedef struct ls_serve_request {

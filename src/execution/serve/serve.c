@@ -224,7 +224,7 @@ static ls_status start_answer(server *s, ls_serve_answer *a)
         .prompt_count = a->prompt->count,
         .count = r->max_tokens,
         .stops = s->settings->stops,
-        .stop_count = s->settings->stop_count,
+        .stop_count = r->is_chat ? s->settings->chat_stop_count : s->settings->stop_count,
         .reports_stop = true,
         .sampling = r->sampling,
         .scores = r->scores,

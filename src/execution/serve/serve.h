@@ -22,8 +22,9 @@ typedef struct ls_serve_settings {
     ls_serve_model model;    /* borrowed */
     ls_generator *generator; /* borrowed; without texts */
     size_t slots;            /* of it */
-    const int32_t *stops;    /* ids that end an answer; borrowed */
-    size_t stop_count;
+    /* Ids that end an answer; borrowed. Chats may have more of them. */
+    const int32_t *stops;
+    size_t stop_count, chat_stop_count;
     const char *listen;
     /* Who comes in, see env/http/http_guard.h: holders of the token; without one, on loopback, the
      * processes of this user. NULL: no token. */
