@@ -148,6 +148,9 @@ static ls_status read_numbers(const json_t *root, const char *name, ls_adapter *
 static ls_status read_config(ls_arena *arena, const json_t *root, const char *name, ls_adapter *adapter,
                              const char **base_out)
 {
+    if (!json_is_object(root)) {
+        return ls_fail(LS_ERR_DATA, "%s: must be a JSON object, as the library peft writes it", name);
+    }
     LS_TRY(check_plain(root, name));
     LS_TRY(read_numbers(root, name, adapter));
     const char *base = "";

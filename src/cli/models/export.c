@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
 #include "execution/convert/modelfile.h"
-#include "execution/train/adapter_file.h"
+#include "execution/train/adapter_check.h"
 #include "model/huggingface_export.h"
 
 #include <inttypes.h>
@@ -87,6 +87,48 @@ static const ls_option export_options[] = {
 };
 static const ls_option_table export_table = LS_OPTIONS(export_options);
 
+/* Rounds the weights to the type they were exported in. */
+static ls_status round_weights(ls_st_dtype dtype, float *values, int64_t count)
+{
+    enum { PART = 4096 };
+    for (int64_t at = 0; at < count; at += PART) {
+        uint16_t halves[PART];
+        const uint64_t part = (uint64_t)(count - at < PART ? count - at : PART);
+        const ls_safetensor tensor = {.name = "weights",
+                                      .dtype = dtype,
+                                      .rank = 1,
+                                      .shape = {part},
+                                      .data = halves,
+                                      .bytes = part * sizeof *halves};
+        LS_TRY(ls_safetensor_from_f32(dtype, values + at, (size_t)part, halves));
+        LS_TRY(ls_safetensor_to_f32(&tensor, values + at));
+    }
+    return LS_OK;
+}
+
+/* Compares the merged model, as it was exported, with base and adapter apart. */
+static ls_status check_merge(const export_settings *settings, const ls_loaded_model *model)
+{
+    const ls_st_dtype dtype = dtypes[settings->dtype];
+    ls_merge_check check;
+    if (dtype != LS_ST_F32) {
+        LS_TRY(round_weights(dtype, model->state.parameters, model->file->layout.parameter_floats));
+    }
+    LS_TRY(ls_adapter_check_merge(model->file, model->queue, model->state.parameters, &check));
+    printf("  merge checked: logits of up to %.3g differ by at most %.2g from those of base and adapter "
+           "apart, and the most likely token is the same at %" PRId64 " of %" PRId64 " positions of %s\n",
+           check.logit, check.difference, check.same, check.positions,
+           check.from_run ? "the run's own data" : "random tokens");
+    const bool is_exact = dtype == LS_ST_F32 && settings->base == BASE_TRAINED;
+    if (is_exact && !(check.difference <= 1e-3 * (1.0 + check.logit))) {
+        return ls_fail(LS_ERR_FAILED,
+                       "the merged model in %s does not compute what base and adapter compute apart: a logit "
+                       "differs by %.3g; do not use it, and export the adapter alone with --adapter",
+                       settings->output, check.difference);
+    }
+    return LS_OK;
+}
+
 static ls_status export_loaded(const ls_invocation *invocation, const ls_loaded_model *model)
 {
     const export_settings *settings = invocation->settings;
@@ -106,7 +148,7 @@ static ls_status export_loaded(const ls_invocation *invocation, const ls_loaded_
     printf("%s: %s, %.2f million parameters, %s, step %" PRIu64 "\n", settings->output,
            ls_family_name(model->file->config.family), (double)model->file->layout.element_count / 1e6,
            dtype_names[settings->dtype], model->file->step);
-    return LS_OK;
+    return model->file->adapter ? check_merge(settings, model) : LS_OK;
 }
 
 static ls_status export_adapter(const export_settings *settings, const ls_loaded_model *model)

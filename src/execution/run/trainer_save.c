@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "execution/train/adapter_check.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -61,21 +62,31 @@ static ls_status config_of(const ls_trainer *trainer, ls_arena *arena, ls_st_dty
     return LS_OK;
 }
 
+/* Attaches the settings of the adapter, and tokens of the run on which a merge is checked. */
+static ls_status attach_adapter(const ls_trainer *trainer, ls_arena *arena, ls_checkpoint_attachment *list,
+                                size_t *count)
+{
+    const ls_session *session = &trainer->session;
+    const char *text = NULL;
+    LS_TRY(ls_adapter_config_text(arena, &session->layout, &session->config, session->base_path, &text));
+    list[(*count)++] = (ls_checkpoint_attachment){LS_ADAPTER_CONFIG_NAME, text, strlen(text)};
+    LS_TRY(ls_session_merge_tokens(session, arena, &text));
+    list[(*count)++] = (ls_checkpoint_attachment){LS_MERGE_TOKENS_NAME, text, strlen(text)};
+    return LS_OK;
+}
+
 /* Attaches the small files that make a checkpoint a complete model: configuration, tokenizer, run
  * file. */
 static ls_status attach(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_attachment **list_out,
                         size_t *count_out)
 {
     ls_checkpoint_attachment *list =
-        ls_arena_new(arena, ls_checkpoint_attachment, trainer->session.carried_count + 4);
+        ls_arena_new(arena, ls_checkpoint_attachment, trainer->session.carried_count + 5);
     size_t count = 0;
     LS_TRY(config_of(trainer, arena, LS_ST_F32, &list[count++]));
     count += attach_tokenizer(&trainer->session, list + count);
     if (trainer->session.layout.adapter) {
-        const char *text = NULL;
-        LS_TRY(ls_adapter_config_text(arena, &trainer->session.layout, &trainer->session.config,
-                                      trainer->session.base_path, &text));
-        list[count++] = (ls_checkpoint_attachment){LS_ADAPTER_CONFIG_NAME, text, strlen(text)};
+        LS_TRY(attach_adapter(trainer, arena, list, &count));
     }
 
     char *run_text = NULL;

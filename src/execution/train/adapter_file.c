@@ -165,6 +165,11 @@ const ls_adapter *ls_adapter_file_settings(const ls_adapter_file *file)
     return &file->settings;
 }
 
+const ls_layout *ls_adapter_file_layout(const ls_adapter_file *file)
+{
+    return &file->layout;
+}
+
 static int64_t packed_bytes(ls_base_kind kind, int64_t out, int64_t in)
 {
     static_assert((int)LS_BASE_BF16 == (int)LS_PACKED_BF16 && (int)LS_BASE_NF4 == (int)LS_PACKED_NF4,
@@ -484,7 +489,7 @@ ls_status ls_adapter_load(const ls_model_file *file, const ls_layout *layout, fl
         return status;
     }
     char digest[LS_SHA256_HEX_BYTES];
+    LS_TRY(file->adapter ? ls_adapter_file_read(file->adapter, layout, parameters) : LS_OK);
     LS_TRY(ls_base_load(file, layout, parameters, digest));
-    LS_TRY(check_digest(file, digest));
-    return file->adapter ? ls_adapter_file_read(file->adapter, layout, parameters) : LS_OK;
+    return check_digest(file, digest);
 }

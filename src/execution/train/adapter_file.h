@@ -31,6 +31,8 @@ void ls_adapter_file_close(ls_adapter_file *file); /* NULL is allowed */
 const char *ls_adapter_file_base(const ls_adapter_file *file);
 /* Its settings and layers; valid as long as the file. */
 const ls_adapter *ls_adapter_file_settings(const ls_adapter_file *file);
+/* The layout of base and adapter, of a file that was taken (ls_model_file_take_adapter). */
+const ls_layout *ls_adapter_file_layout(const ls_adapter_file *file);
 
 /* Gives `file`, opened without an adapter, this one, which then belongs to it, and makes its
  * layout. On an error it belongs to nobody and is closed. Errors: LS_ERR_DATA for an adapter of

@@ -101,6 +101,10 @@ LS_MUST_CHECK ls_status ls_session_begin_weights(ls_session *session, ls_state *
  * digests, for another base. */
 LS_MUST_CHECK ls_status ls_session_load_base(ls_session *session, ls_state *state);
 
+/* A JSON list of ids of the first training sample (execution/train/adapter_check.h); in `arena`. */
+LS_MUST_CHECK ls_status ls_session_merge_tokens(const ls_session *session, ls_arena *arena,
+                                                const char **text_out);
+
 /* session->base_digest for the state hash: NULL without an adapter. */
 const char *ls_session_base_digest(const ls_session *session);
 

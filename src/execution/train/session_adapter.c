@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A run that trains an adapter: its settings, its base and how it begins. */
 #include "base/assert.h"
+#include "execution/train/adapter_check.h"
 #include "execution/train/session_internal.h"
 
 #include <inttypes.h>
@@ -106,4 +107,22 @@ ls_status ls_session_begin_adapter(ls_session *session, ls_state *state)
         ls_parameter_init(&session->layout, i, &rule, 0, p->rows * p->cols, parameters);
     }
     return ls_session_load_base(session, state);
+}
+
+ls_status ls_session_merge_tokens(const ls_session *session, ls_arena *arena, const char **text_out)
+{
+    const size_t length = (size_t)session->run.model.context;
+    const ls_sample sample = {.tokens = ls_arena_new(arena, int32_t, length),
+                              .targets = ls_arena_new(arena, int32_t, length),
+                              .first = ls_arena_new(arena, int32_t, length),
+                              .record = ls_arena_new(arena, int32_t, length)};
+    LS_TRY(ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, 0, &sample));
+    ls_text text = {0};
+    for (size_t i = 0; i < length && i < LS_MERGE_TOKENS_MAX; i++) {
+        ls_text_printf(&text, "%s%" PRId32, i > 0 ? ", " : "[", sample.tokens[i]);
+    }
+    ls_text_append(&text, "]\n");
+    *text_out = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return LS_OK;
 }
