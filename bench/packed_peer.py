@@ -42,7 +42,7 @@ class Tensor(ctypes.Structure):
 
 def library(folder):
     path = f"{folder}/packed.so"
-    sources = [ROOT / "src" / name for name in ("compute/kernels/packed.c", "base/status.c", "base/assert.c")]
+    sources = [ROOT / "src" / name for name in ("compute/kernels/packed.c", "base/bitsandbytes.c", "base/status.c", "base/assert.c")]
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-ffp-contract=off", "-D_GNU_SOURCE", f"-I{ROOT}/src",
                     f"-I{ROOT}/include", *map(str, sources), "-lm", "-o", path], check=True)
     lib = ctypes.CDLL(path)

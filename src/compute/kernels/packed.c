@@ -10,78 +10,6 @@
 
 enum { ALIGN = 64, MEAN_FLOATS = 2 };
 
-const float ls_packed_nf4_levels[16] = {
-    -1.0f,      -0.6961928f, -0.52507305f, -0.3949175f, -0.28444138f, -0.18477343f, -0.091050036f, 0.0f,
-    0.0795803f, 0.1609302f,  0.2461123f,   0.33791524f, 0.44070983f,  0.562617f,    0.72295684f,   1.0f,
-};
-
-const float ls_packed_scale_levels[256] = {
-    -0.99296874f,    -0.9789063f,     -0.96484375f,    -0.9507812f,
-    -0.93671876f,    -0.92265624f,    -0.9085938f,     -0.89453125f,
-    -0.8804687f,     -0.86640626f,    -0.85234374f,    -0.8382813f,
-    -0.82421875f,    -0.8101562f,     -0.79609376f,    -0.78203124f,
-    -0.7679688f,     -0.75390625f,    -0.7398437f,     -0.72578126f,
-    -0.7117188f,     -0.6976563f,     -0.68359375f,    -0.6695312f,
-    -0.65546876f,    -0.6414063f,     -0.6273438f,     -0.61328125f,
-    -0.5992187f,     -0.58515626f,    -0.5710938f,     -0.5570313f,
-    -0.54296875f,    -0.5289062f,     -0.5148437f,     -0.50078124f,
-    -0.4867187f,     -0.47265625f,    -0.45859373f,    -0.44453126f,
-    -0.43046874f,    -0.41640624f,    -0.40234375f,    -0.38828123f,
-    -0.37421876f,    -0.36015624f,    -0.34609374f,    -0.33203125f,
-    -0.31796873f,    -0.30390626f,    -0.28984374f,    -0.27578127f,
-    -0.26171875f,    -0.24765624f,    -0.23359375f,    -0.21953125f,
-    -0.20546874f,    -0.19140625f,    -0.17734376f,    -0.16328125f,
-    -0.14921875f,    -0.13515624f,    -0.12109375f,    -0.107031256f,
-    -0.09859375f,    -0.09578126f,    -0.092968754f,   -0.09015625f,
-    -0.08734375f,    -0.08453125f,    -0.08171876f,    -0.07890625f,
-    -0.07609375f,    -0.07328125f,    -0.070468746f,   -0.067656256f,
-    -0.06484375f,    -0.06203125f,    -0.059218753f,   -0.05640625f,
-    -0.05359375f,    -0.05078125f,    -0.04796875f,    -0.04515625f,
-    -0.042343747f,   -0.03953125f,    -0.036718752f,   -0.03390625f,
-    -0.03109375f,    -0.028281251f,   -0.02546875f,    -0.02265625f,
-    -0.019843752f,   -0.01703125f,    -0.01421875f,    -0.01140625f,
-    -0.00971875f,    -0.009156249f,   -0.00859375f,    -0.00803125f,
-    -0.00746875f,    -0.00690625f,    -0.00634375f,    -0.00578125f,
-    -0.0052187503f,  -0.0046562497f,  -0.00409375f,    -0.0035312497f,
-    -0.00296875f,    -0.00240625f,    -0.00184375f,    -0.0012812499f,
-    -9.437501e-04f,  -8.3125e-04f,    -7.1875006e-04f, -6.062501e-04f,
-    -4.9375003e-04f, -3.8125002e-04f, -2.6875004e-04f, -1.5625001e-04f,
-    -8.875e-05f,     -6.625e-05f,     -4.375e-05f,     -2.1249998e-05f,
-    -7.75e-06f,      -3.2500002e-06f, -5.5000004e-07f, 0.0f,
-    5.5000004e-07f,  3.2500002e-06f,  7.75e-06f,       2.1249998e-05f,
-    4.375e-05f,      6.625e-05f,      8.875e-05f,      1.5625001e-04f,
-    2.6875004e-04f,  3.8125002e-04f,  4.9375003e-04f,  6.062501e-04f,
-    7.1875006e-04f,  8.3125e-04f,     9.437501e-04f,   0.0012812499f,
-    0.00184375f,     0.00240625f,     0.00296875f,     0.0035312497f,
-    0.00409375f,     0.0046562497f,   0.0052187503f,   0.00578125f,
-    0.00634375f,     0.00690625f,     0.00746875f,     0.00803125f,
-    0.00859375f,     0.009156249f,    0.00971875f,     0.01140625f,
-    0.01421875f,     0.01703125f,     0.019843752f,    0.02265625f,
-    0.02546875f,     0.028281251f,    0.03109375f,     0.03390625f,
-    0.036718752f,    0.03953125f,     0.042343747f,    0.04515625f,
-    0.04796875f,     0.05078125f,     0.05359375f,     0.05640625f,
-    0.059218753f,    0.06203125f,     0.06484375f,     0.067656256f,
-    0.070468746f,    0.07328125f,     0.07609375f,     0.07890625f,
-    0.08171876f,     0.08453125f,     0.08734375f,     0.09015625f,
-    0.092968754f,    0.09578126f,     0.09859375f,     0.107031256f,
-    0.12109375f,     0.13515624f,     0.14921875f,     0.16328125f,
-    0.17734376f,     0.19140625f,     0.20546874f,     0.21953125f,
-    0.23359375f,     0.24765624f,     0.26171875f,     0.27578127f,
-    0.28984374f,     0.30390626f,     0.31796873f,     0.33203125f,
-    0.34609374f,     0.36015624f,     0.37421876f,     0.38828123f,
-    0.40234375f,     0.41640624f,     0.43046874f,     0.44453126f,
-    0.45859373f,     0.47265625f,     0.4867187f,      0.50078124f,
-    0.5148437f,      0.5289062f,      0.54296875f,     0.5570313f,
-    0.5710938f,      0.58515626f,     0.5992187f,      0.61328125f,
-    0.6273438f,      0.6414063f,      0.65546876f,     0.6695312f,
-    0.68359375f,     0.6976563f,      0.7117188f,      0.72578126f,
-    0.7398437f,      0.75390625f,     0.7679688f,      0.78203124f,
-    0.79609376f,     0.8101562f,      0.82421875f,     0.8382813f,
-    0.85234374f,     0.86640626f,     0.8804687f,      0.89453125f,
-    0.9085938f,      0.92265624f,     0.93671876f,     0.9507812f,
-    0.96484375f,     0.9789063f,      0.99296874f,     1.0f,
-};
-
 /* -- where things lie -- */
 
 static int64_t divide_up(int64_t value, int64_t by)
@@ -96,7 +24,7 @@ static int64_t aligned(int64_t bytes)
 
 static int64_t block_count(int64_t rows, int64_t cols)
 {
-    return divide_up(rows * cols, LS_PACKED_BLOCK);
+    return divide_up(rows * cols, LS_NF4_BLOCK);
 }
 
 /* Bytes of the sections of the memory, in their order: codes, scales, scale codes, mean. */
@@ -116,7 +44,7 @@ static sections sections_of(ls_packed_kind kind, int64_t rows, int64_t cols)
         return (sections){.codes = aligned(padded * cols), .scales = aligned(padded * floats)};
     default:
         return (sections){.codes = aligned(padded * divide_up(cols, 2)),
-                          .scales = aligned(divide_up(blocks, LS_PACKED_NESTED_BLOCK) * floats),
+                          .scales = aligned(divide_up(blocks, LS_NF4_NESTED_BLOCK) * floats),
                           .scale_codes = aligned(blocks),
                           .mean = aligned(MEAN_FLOATS * floats)};
     }
@@ -160,10 +88,10 @@ float ls_packed_value(const ls_packed *packed, int64_t row, int64_t col)
         return ls_f32_from_bf16(((const uint16_t *)(const void *)packed->codes)[index]);
     }
     if (packed->kind == LS_PACKED_INT8) {
-        return (float)(int8_t)packed->codes[index] * packed->scales[row] * ls_packed_int8_unit;
+        return (float)(int8_t)packed->codes[index] * packed->scales[row] * ls_int8_unit;
     }
     const int code = packed->codes[index] >> (col % 2 == 0 ? 0 : 4) & 15;
-    return ls_packed_nf4_levels[code] * ls_packed_scale(packed, (row * packed->cols + col) / LS_PACKED_BLOCK);
+    return ls_nf4_levels[code] * ls_packed_scale(packed, (row * packed->cols + col) / LS_NF4_BLOCK);
 }
 
 void ls_packed_unpack(const ls_packed *from, ls_weight_layout layout, const ls_tensor *weight_out)
@@ -294,7 +222,7 @@ static float normed(float value, float scale, bool whole)
 /* A nested block: up to 256 blocks of weights. */
 typedef struct nested_block {
     int64_t first, count; /* blocks */
-    float scales[LS_PACKED_NESTED_BLOCK];
+    float scales[LS_NF4_NESTED_BLOCK];
 } nested_block;
 
 static void pack_scales(const ls_packed *to, nested_block *nested)
@@ -304,10 +232,10 @@ static void pack_scales(const ls_packed *to, nested_block *nested)
         nested->scales[i] -= to->mean[0];
         largest = fmaxf(largest, fabsf(nested->scales[i]));
     }
-    to->scales[nested->first / LS_PACKED_NESTED_BLOCK] = largest;
+    to->scales[nested->first / LS_NF4_NESTED_BLOCK] = largest;
     for (int64_t i = 0; i < nested->count; i++) {
         to->scale_codes[nested->first + i] =
-            (uint8_t)nearest_level(ls_packed_scale_levels, 256, normed(nested->scales[i], largest, true));
+            (uint8_t)nearest_level(ls_nf4_scale_levels, 256, normed(nested->scales[i], largest, true));
     }
 }
 
@@ -315,8 +243,8 @@ static void pack_codes(const ls_packed *to, int64_t first, int64_t count, const 
 {
     int64_t row = first / to->cols, col = first % to->cols;
     for (int64_t i = 0; i < count; i++) {
-        const float value = normed(values[i], scale, count == LS_PACKED_BLOCK);
-        const int code = nearest_level(ls_packed_nf4_levels, 16, value);
+        const float value = normed(values[i], scale, count == LS_NF4_BLOCK);
+        const int code = nearest_level(ls_nf4_levels, 16, value);
         to->codes[code_index(to, row, col)] |= (uint8_t)(code << (col % 2 == 0 ? 0 : 4));
         if (++col == to->cols) {
             col = 0;
@@ -327,28 +255,28 @@ static void pack_codes(const ls_packed *to, int64_t first, int64_t count, const 
 
 static int64_t weights_of_block(const ls_packed *p, int64_t block)
 {
-    const int64_t left = p->rows * p->cols - block * LS_PACKED_BLOCK;
-    return left < LS_PACKED_BLOCK ? left : LS_PACKED_BLOCK;
+    const int64_t left = p->rows * p->cols - block * LS_NF4_BLOCK;
+    return left < LS_NF4_BLOCK ? left : LS_NF4_BLOCK;
 }
 
 static ls_status pack_nf4(const ls_packed *to, const source *from)
 {
     const int64_t blocks = block_count(to->rows, to->cols);
-    float values[LS_PACKED_BLOCK], scale = 0.0f;
+    float values[LS_NF4_BLOCK], scale = 0.0f;
     double sum = 0.0;
     for (int64_t block = 0; block < blocks; block++) {
-        LS_TRY(read_block(from, block * LS_PACKED_BLOCK, weights_of_block(to, block), values, &scale));
+        LS_TRY(read_block(from, block * LS_NF4_BLOCK, weights_of_block(to, block), values, &scale));
         sum += (double)scale;
     }
     to->mean[0] = (float)(sum / (double)blocks);
-    to->mean[1] = ls_packed_scale_levels[0];
+    to->mean[1] = ls_nf4_scale_levels[0];
     nested_block nested = {0};
     for (int64_t block = 0; block < blocks; block++) {
-        const int64_t first = block * LS_PACKED_BLOCK, count = weights_of_block(to, block);
+        const int64_t first = block * LS_NF4_BLOCK, count = weights_of_block(to, block);
         LS_TRY(read_block(from, first, count, values, &scale));
         pack_codes(to, first, count, values, scale);
         nested.scales[nested.count++] = scale;
-        if (nested.count == LS_PACKED_NESTED_BLOCK || block + 1 == blocks) {
+        if (nested.count == LS_NF4_NESTED_BLOCK || block + 1 == blocks) {
             pack_scales(to, &nested);
             nested = (nested_block){.first = block + 1};
         }
@@ -371,5 +299,27 @@ ls_status ls_packed_pack(const ls_packed *to, const ls_tensor *weight, ls_weight
         return pack_int8(to, &from);
     default:
         return pack_nf4(to, &from);
+    }
+}
+
+void ls_packed_take(const ls_packed *to, const ls_bnb_matrix *from)
+{
+    const bool nf4 = to->kind == LS_PACKED_NF4;
+    LS_ASSERT(to->rows == from->rows && to->cols == from->cols && nf4 == from->nf4);
+    LS_ASSERT(nf4 ? from->scale_codes != NULL : to->kind == LS_PACKED_INT8);
+    memset(to->codes, 0, (size_t)ls_packed_bytes(to->kind, to->rows, to->cols));
+    for (int64_t row = 0; row < to->rows; row++) {
+        for (int64_t col = 0; col < to->cols; col++) {
+            const int code = ls_bnb_code(from, row, col);
+            to->codes[code_index(to, row, col)] |= (uint8_t)(code << (nf4 && col % 2 != 0 ? 4 : 0));
+        }
+    }
+    const int64_t blocks = block_count(to->rows, to->cols);
+    const int64_t scales = nf4 ? divide_up(blocks, LS_NF4_NESTED_BLOCK) : to->rows;
+    memcpy(to->scales, from->scales, (size_t)scales * sizeof(float));
+    if (nf4) {
+        memcpy(to->scale_codes, from->scale_codes, (size_t)blocks);
+        to->mean[0] = from->mean;
+        to->mean[1] = from->lowest;
     }
 }

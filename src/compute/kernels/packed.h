@@ -32,6 +32,7 @@
 #ifndef LS_COMPUTE_KERNELS_PACKED_H
 #define LS_COMPUTE_KERNELS_PACKED_H
 
+#include "base/bitsandbytes.h"
 #include "base/status.h"
 #include "compute/tensor.h"
 
@@ -49,14 +50,8 @@ typedef enum ls_packed_kind {
     LS_PACKED_KINDS
 } ls_packed_kind;
 
-enum {
-    /* Rows whose codes lie side by side. */
-    LS_PACKED_GROUP = 16,
-    /* Weights that share a scale of nf4. */
-    LS_PACKED_BLOCK = 64,
-    /* Scales that share a nested scale. */
-    LS_PACKED_NESTED_BLOCK = 256
-};
+/* Rows whose codes lie side by side. */
+enum { LS_PACKED_GROUP = 16 };
 
 /* A view of a packed matrix; made by ls_packed_of. Never owns its memory. */
 typedef struct ls_packed {
@@ -64,7 +59,7 @@ typedef struct ls_packed {
     /* (out, in). */
     int64_t rows, cols;
     uint8_t *codes;
-    /* int8: one per row. nf4: the nested scales, one per LS_PACKED_NESTED_BLOCK blocks. */
+    /* int8: one per row. nf4: the nested scales, one per LS_NF4_NESTED_BLOCK blocks. */
     float *scales;
     /* nf4: the codes of the scales of blocks. */
     uint8_t *scale_codes;
@@ -87,26 +82,22 @@ ls_packed ls_packed_of(ls_packed_kind kind, int64_t rows, int64_t cols, void *me
  */
 LS_MUST_CHECK ls_status ls_packed_pack(const ls_packed *to, const ls_tensor *weight, ls_weight_layout layout);
 
+/* Takes the codes and scales of a file as they are, so that every value keeps its bits. `to` is
+ * int8 or nf4 like `from`, of its shape, and an nf4 matrix has scale codes. Writes every byte. */
+void ls_packed_take(const ls_packed *to, const ls_bnb_matrix *from);
+
 /* Writes the float32 values that products use to a matrix of the host, in that layout. */
 void ls_packed_unpack(const ls_packed *from, ls_weight_layout layout, const ls_tensor *weight_out);
 
 /* The value of one weight. */
 float ls_packed_value(const ls_packed *packed, int64_t row, int64_t col);
 
-/* The levels of nf4, rising from -1 to 1, and those of its scales, of which the first may differ
- * (ls_packed.mean). */
-extern const float ls_packed_nf4_levels[16];
-extern const float ls_packed_scale_levels[256];
-
-/* int8: 1/127. */
-static const float ls_packed_int8_unit = 1.0f / 127.0f;
-
 /* nf4: the scale of a block of weights, which begins at flat index row * cols + col = 64 block. */
 static inline float ls_packed_scale(const ls_packed *packed, int64_t block)
 {
     const uint8_t code = packed->scale_codes[block];
-    const float level = code == 0 ? packed->mean[1] : ls_packed_scale_levels[code];
-    return level * packed->scales[block / LS_PACKED_NESTED_BLOCK] + packed->mean[0];
+    const float level = code == 0 ? packed->mean[1] : ls_nf4_scale_levels[code];
+    return level * packed->scales[block / LS_NF4_NESTED_BLOCK] + packed->mean[0];
 }
 
 #endif

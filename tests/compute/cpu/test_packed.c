@@ -145,17 +145,17 @@ static void check_nf4(const ls_tensor *w)
             largest = fmax(largest, fabs(scale[i] - (double)p.mean[0]));
         }
         const int code =
-            nearest(ls_packed_scale_levels, 256, (scale[b] - (double)p.mean[0]) / fmax(largest, 1e-38));
+            nearest(ls_nf4_scale_levels, 256, (scale[b] - (double)p.mean[0]) / fmax(largest, 1e-38));
         if (code >= 0) {
             assert_int_equal(p.scale_codes[b], code);
         }
     }
     for (int64_t i = 0; i < total; i++) {
         const double value = (double)ls_tensor_row(w, i / w->cols)[i % w->cols];
-        const int code = nearest(ls_packed_nf4_levels, 16, value / scale[i / 64]);
+        const int code = nearest(ls_nf4_levels, 16, value / scale[i / 64]);
         const float got = ls_packed_value(&p, i / w->cols, i % w->cols);
         if (code >= 0) {
-            assert_true(got == ls_packed_nf4_levels[code] * ls_packed_scale(&p, i / 64));
+            assert_true(got == ls_nf4_levels[code] * ls_packed_scale(&p, i / 64));
         }
     }
     free(scale);
@@ -180,7 +180,7 @@ static void packed_nf4_holds_every_code(void **state)
     (void)state;
     float values[64];
     for (int i = 0; i < 64; i++) {
-        values[i] = ls_packed_nf4_levels[i % 16] * 0.5f;
+        values[i] = ls_nf4_levels[i % 16] * 0.5f;
     }
     const ls_tensor w = ls_tensor_f32(values, 1, 64);
     ls_packed p = packed_from(LS_PACKED_NF4, &w, LS_WEIGHT_OUT_IN);
@@ -199,7 +199,7 @@ static void packed_scale_levels_are_the_dynamic_map(void **state)
     (void)state;
     static const float decade[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
     int at = 128;
-    assert_true(ls_packed_scale_levels[127] == 0.0f);
+    assert_true(ls_nf4_scale_levels[127] == 0.0f);
     for (int i = 0; i < 7; i++) {
         const int parts = 1 << i;
         const float step = (1.0f - 0.1f) / (float)parts;
@@ -210,13 +210,13 @@ static void packed_scale_levels_are_the_dynamic_map(void **state)
                 edge[e] = low ? fmaf(step, (float)(j + e), 0.1f) : fmaf(-step, (float)(parts - j - e), 1.0f);
             }
             const float level = decade[i] * ((edge[0] + edge[1]) / 2.0f);
-            assert_true(ls_packed_scale_levels[at] == level);
-            assert_true(ls_packed_scale_levels[254 - at] == -level);
+            assert_true(ls_nf4_scale_levels[at] == level);
+            assert_true(ls_nf4_scale_levels[254 - at] == -level);
             at++;
         }
     }
     assert_int_equal(at, 255);
-    assert_true(ls_packed_scale_levels[255] == 1.0f);
+    assert_true(ls_nf4_scale_levels[255] == 1.0f);
 }
 
 static void packed_zeros_and_denormals_are_held(void **state)
@@ -291,6 +291,53 @@ static void packed_layouts_give_the_same_memory(void **state)
         free(w.data);
         free(turned.data);
         free(back.data);
+    }
+}
+
+/* Codes and scales as a file has them, unaligned, and back. */
+static void packed_take_keeps_every_bit(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{64, 128}, {300, 200}, {19, 33}};
+    for (int i = 0; i < 6; i++) {
+        const bool nf4 = i % 2 == 0;
+        const int64_t rows = shapes[i / 2][0], cols = shapes[i / 2][1], blocks = (rows * cols + 63) / 64;
+        const ls_tensor w = tensor_create(rows, cols);
+        const ls_packed_kind kind = nf4 ? LS_PACKED_NF4 : LS_PACKED_INT8;
+        ls_packed want = packed_from(kind, &w, LS_WEIGHT_OUT_IN), got = packed_create(kind, rows, cols);
+        uint8_t *codes = calloc((size_t)(rows * cols), 1);
+        char *scales = malloc((size_t)blocks * sizeof(float) + (size_t)rows * sizeof(float) + 1);
+        assert_true(codes && scales);
+        memcpy(scales + 1, want.scales, (size_t)(nf4 ? (blocks + 255) / 256 : rows) * sizeof(float));
+        for (int64_t at = 0; at < rows * cols; at++) {
+            const int64_t row = at / cols, col = at % cols, group = row / 16;
+            const int64_t columns = nf4 ? (cols + 1) / 2 : cols;
+            const uint8_t byte = want.codes[(group * columns + (nf4 ? col / 2 : col)) * 16 + row % 16];
+            const int code = col % 2 ? byte >> 4 : byte & 15;
+            codes[nf4 ? at / 2 : at] |= nf4 ? (uint8_t)(at % 2 ? code : code << 4) : byte;
+        }
+        const ls_bnb_matrix file = {.nf4 = nf4,
+                                    .rows = rows,
+                                    .cols = cols,
+                                    .codes = codes,
+                                    .scales = scales + 1,
+                                    .scale_codes = nf4 ? want.scale_codes : NULL,
+                                    .mean = nf4 ? want.mean[0] : 0.0f,
+                                    .lowest = -1.0f};
+        if (nf4) {
+            want.mean[1] = -1.0f;
+        }
+        ls_packed_take(&got, &file);
+        assert_memory_equal(got.codes, want.codes, (size_t)ls_packed_bytes(kind, rows, cols));
+        ls_bnb_values(&file, w.data);
+        for (int64_t at = 0; at < rows * cols; at++) {
+            assert_true(((float *)w.data)[at] == ls_packed_value(&got, at / cols, at % cols));
+        }
+        free(codes);
+        free(scales);
+        free(want.codes);
+        free(got.codes);
+        free(w.data);
     }
 }
 
@@ -487,6 +534,7 @@ int main(void)
         cmocka_unit_test(packed_zeros_and_denormals_are_held),
         cmocka_unit_test(packed_refuses_what_is_not_finite),
         cmocka_unit_test(packed_layouts_give_the_same_memory),
+        cmocka_unit_test(packed_take_keeps_every_bit),
         cmocka_unit_test(packed_bytes_are_few),
         cmocka_unit_test(packed_products_have_the_bits_of_float32),
         cmocka_unit_test(packed_products_have_the_bits_of_float32_in_whole_groups),

@@ -26,7 +26,7 @@ static __attribute__((noinline)) vf unpack_scales(const ls_packed *p, int64_t ro
     const int64_t rows = p->rows - row < LS_PACKED_GROUP ? p->rows - row : LS_PACKED_GROUP;
     int64_t index = row * p->cols + column;
     for (int64_t i = 0; i < rows; i++) {
-        scale[i] = ls_packed_scale(p, index / LS_PACKED_BLOCK);
+        scale[i] = ls_packed_scale(p, index / LS_NF4_BLOCK);
         index += p->cols;
     }
     return vf_load(scale);
@@ -36,7 +36,7 @@ static __attribute__((noinline)) vf unpack_scales(const ls_packed *p, int64_t ro
  * row. */
 LS_SIMD int64_t unpack_run(const ls_packed *p)
 {
-    const int64_t both = p->cols | LS_PACKED_BLOCK;
+    const int64_t both = p->cols | LS_NF4_BLOCK;
     return both & -both;
 }
 
@@ -46,7 +46,7 @@ LS_SIMD void unpack_nf4(const ls_packed *p, int64_t row, int64_t first, int64_t 
                         int64_t stride)
 {
     const uint8_t *codes = unpack_codes(p, row);
-    const vf levels = vf_load(ls_packed_nf4_levels);
+    const vf levels = vf_load(ls_nf4_levels);
     const int64_t run = unpack_run(p);
     for (int64_t k = first & ~(int64_t)1; k < end;) {
         const vf even = unpack_scales(p, row, k);
@@ -69,7 +69,7 @@ LS_SIMD void unpack_int8(const ls_packed *p, int64_t row, int64_t first, int64_t
                          int64_t stride)
 {
     const uint8_t *codes = unpack_codes(p, row);
-    const vf scale = vf_load(p->scales + row), unit = vf_set(ls_packed_int8_unit);
+    const vf scale = vf_load(p->scales + row), unit = vf_set(ls_int8_unit);
     for (int64_t k = first; k < end; k++) {
         const vf code = vi_to_vf(vi_load_s8(codes + k * LS_PACKED_GROUP));
         vf_store(to + (k - first) * stride, vf_mul(vf_mul(code, scale), unit));
@@ -91,7 +91,7 @@ LS_SIMD void unpack_bf16(const ls_packed *p, int64_t row, int64_t first, int64_t
 LS_SIMD void unpack_pair(ls_packed_kind kind, const uint8_t *codes, int64_t k, vf scale, vf pair_out[2])
 {
     if (kind == LS_PACKED_NF4) {
-        const vf levels = vf_load(ls_packed_nf4_levels);
+        const vf levels = vf_load(ls_nf4_levels);
         const vi index = vi_load_u8(codes + k / 2 * LS_PACKED_GROUP);
         pair_out[0] = vf_mul(vf_lookup(levels, index), scale);
         pair_out[1] = vf_mul(vf_lookup(levels, vi_shift_right_4(index)), scale);
@@ -101,7 +101,7 @@ LS_SIMD void unpack_pair(ls_packed_kind kind, const uint8_t *codes, int64_t k, v
         const int64_t at = (k + i) * LS_PACKED_GROUP;
         if (kind == LS_PACKED_INT8) {
             const vf code = vi_to_vf(vi_load_s8(codes + at));
-            pair_out[i] = vf_mul(vf_mul(code, scale), vf_set(ls_packed_int8_unit));
+            pair_out[i] = vf_mul(vf_mul(code, scale), vf_set(ls_int8_unit));
         } else {
             const vi code = vi_load_u16((const uint16_t *)(const void *)codes + at);
             pair_out[i] = vf_from_bits(vi_shift_left_16(code));
