@@ -73,6 +73,7 @@ typedef struct ls_model_config {
     /* layers below it attend to everything (qwen2's max_window_layers); 0: all use the window */
     int64_t window_first_layer;
     double init_std;                /* standard deviation of fresh weights */
+    bool quantised;                 /* the files hold packed weights: model/huggingface_packed.h */
     int64_t bos_id, eos_id, pad_id; /* -1: none */
     /* Further ids that end a text; none is eos_id, which is >= 0 if there are any. */
     int64_t more_eos[LS_MORE_EOS_MAX];

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/file.h"
+#include "model/huggingface_packed.h"
 #include "storage/safetensors/safetensors.h"
 
 #include <string.h>
@@ -82,20 +83,45 @@ static void forget_pages(const void *data, size_t bytes)
     }
 }
 
+ls_status ls_hf_packed_parameter(const ls_safetensors *file, const ls_parameter *p, ls_bnb_matrix *matrix_out)
+{
+    const ls_safetensor *tensor = find_tensor(file, p->name);
+    ls_bnb_matrix matrix = {0};
+    LS_TRY(ls_hf_packed_matrix(file, tensor, &matrix));
+    if (matrix.codes && (matrix.rows != p->rows || matrix.cols != p->cols)) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s: packed tensor %s has shape [%lld, %lld], but by the model's config.json it must "
+                       "have [%lld, %lld]",
+                       tensor->path, tensor->name, (long long)matrix.rows, (long long)matrix.cols,
+                       (long long)p->rows, (long long)p->cols);
+    }
+    *matrix_out = matrix;
+    return LS_OK;
+}
+
 static ls_status check_parameter(const ls_safetensors *file, const char *path, const ls_parameter *p)
 {
     const ls_safetensor *tensor = find_tensor(file, p->name);
+    ls_bnb_matrix packed;
     if (!tensor) {
         return ls_fail(LS_ERR_DATA, "%s: tensor %s is missing; a model with this config.json must have it",
                        path, p->name);
     }
-    return shape_matches(p, tensor) ? LS_OK : wrong_shape(p, tensor);
+    LS_TRY(ls_hf_packed_parameter(file, p, &packed));
+    return packed.codes || shape_matches(p, tensor) ? LS_OK : wrong_shape(p, tensor);
 }
 
 ls_status ls_hf_read_parameter(const ls_safetensors *file, const ls_parameter *p, float *values_out)
 {
     const ls_safetensor *tensor = find_tensor(file, p->name);
-    LS_ASSERT(tensor && shape_matches(p, tensor));
+    ls_bnb_matrix packed;
+    LS_ASSERT(tensor);
+    LS_TRY(ls_hf_packed_parameter(file, p, &packed));
+    if (packed.codes) {
+        ls_bnb_values(&packed, values_out);
+        return LS_OK;
+    }
+    LS_ASSERT(shape_matches(p, tensor));
     const uint64_t each = ls_st_dtype_bytes(tensor->dtype);
     for (uint64_t at = 0; at < tensor->bytes; at += PART_BYTES) {
         ls_safetensor part = *tensor;
@@ -141,7 +167,8 @@ static ls_status check_extras(const ls_safetensors *file, const ls_model_config 
 {
     for (size_t i = 0; i < ls_safetensors_count(file); i++) {
         const ls_safetensor *tensor = ls_safetensors_at(file, i);
-        if (is_parameter(layout, tensor->name) || is_old_buffer(tensor->name)) {
+        if (is_parameter(layout, tensor->name) || is_old_buffer(tensor->name) ||
+            ls_hf_is_packing(tensor->name)) {
             continue;
         }
         if (config->tied && strcmp(tensor->name, "lm_head.weight") == 0) {

@@ -14,7 +14,8 @@
  * float16 and bfloat16 become float32 exactly; float64 is rounded.
  *
  * What can't be computed exactly is refused, never approximated: an activation other than the
- * family's, rotary scaling of an unknown kind (longrope), quantised weights, ... The message names
+ * family's, rotary scaling of an unknown kind (longrope), weights quantised by others than
+ * bitsandbytes, ... The message names
  * the file, the key, the value and what is supported. Keys that do not change what a model computes
  * are ignored (use_cache, architectures, ...); so is dropout, because training here uses none.
  *
@@ -27,6 +28,7 @@
 #ifndef LS_MODEL_HUGGINGFACE_H
 #define LS_MODEL_HUGGINGFACE_H
 
+#include "base/bitsandbytes.h"
 #include "base/json.h"
 #include "model/config.h"
 #include "model/layout.h"
@@ -69,9 +71,12 @@ json_t *ls_hf_config_json(const ls_model_config *config);
  * (rotary_emb.inv_freq, attn.bias, attn.masked_bias), and so is the head of a tied model when it
  * equals the table.
  *
+ * Matrices that bitsandbytes packed (model/huggingface_packed.h) are read to the float32 values
+ * that it computes with.
+ *
  * Errors: LS_ERR_DATA for a tensor that is missing, has another shape, is not part of this model
- * or, tied, differs from the table; LS_ERR_UNSUPPORTED for integer (quantised) tensors or a folder
- * that only has pickled weights; LS_ERR_NOT_FOUND, LS_ERR_IO. The content of `flat` is then
+ * or, tied, differs from the table; LS_ERR_UNSUPPORTED for other integer tensors or a folder that
+ * only has pickled weights; LS_ERR_NOT_FOUND, LS_ERR_IO. The content of `flat` is then
  * undefined.
  */
 LS_MUST_CHECK ls_status ls_hf_load_parameters(const char *path, const ls_model_config *config,
@@ -84,6 +89,11 @@ LS_MUST_CHECK ls_status ls_hf_open_parameters(const char *path, const ls_model_c
                                               const ls_layout *layout, ls_safetensors **file_out);
 LS_MUST_CHECK ls_status ls_hf_read_parameter(const ls_safetensors *file, const ls_parameter *p,
                                              float *values_out);
+
+/* The packed form of a parameter in an open file, if bitsandbytes packed it; else codes are NULL.
+ * The result reads the file's memory. Errors: LS_ERR_DATA, LS_ERR_UNSUPPORTED. */
+LS_MUST_CHECK ls_status ls_hf_packed_parameter(const ls_safetensors *file, const ls_parameter *p,
+                                               ls_bnb_matrix *matrix_out);
 
 /* A file to store with the model, typically a tokenizer. */
 typedef struct ls_hf_file {

@@ -2,6 +2,7 @@
 /* config.json of Hugging Face models. Parameters are read and written in huggingface.c. */
 #include "base/file.h"
 #include "model/huggingface.h"
+#include "model/huggingface_packed.h"
 #include "model/rope.h"
 
 #include <float.h>
@@ -423,14 +424,11 @@ static ls_status read_config(const reader *r, ls_model_config *config)
     LS_TRY(read_family(r, &family));
     const json_t *quantization = json_object_get(r->root, "quantization_config");
     if (quantization && !json_is_null(quantization)) {
-        const char *method = json_string_value(json_object_get(quantization, "quant_method"));
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: quantization_config is set (%s): the model's weights are quantised, and only "
-                       "float weights are supported; use the original model, before quantisation",
-                       r->name, method ? method : "without quant_method");
+        LS_TRY(ls_hf_check_quantization(quantization, family, r->name));
     }
     const family_defaults *d = &defaults_of[family];
     ls_model_config_defaults(family, config);
+    config->quantised = quantization && !json_is_null(quantization);
     LS_TRY(get_count(r, "vocab_size", d->vocab, &config->vocab));
     LS_TRY(get_real(r, "initializer_range", 0.02, &config->init_std));
     LS_TRY(

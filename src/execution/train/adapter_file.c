@@ -429,6 +429,20 @@ static ls_status round_to_base(ls_base_kind kind, const ls_parameter *p, bool in
     return status;
 }
 
+/* Rounds a matrix that the adapter saw packed, unless the base's file has it in this form. */
+static ls_status round_as_seen(const ls_model_file *file, const ls_parameter *p, float *values)
+{
+    const ls_model_file *base = file->base ? file->base : file;
+    const ls_base_kind kind = file->adapter->layout.base;
+    ls_safetensors *tensors = NULL;
+    ls_bnb_matrix as_stored;
+    LS_TRY(base->config.quantised ? ls_safetensors_open(base->path, &tensors) : LS_OK);
+    const ls_status status = ls_base_packed(tensors, p, kind, &as_stored);
+    ls_safetensors_close(tensors);
+    LS_TRY(status);
+    return as_stored.codes ? LS_OK : round_to_base(kind, p, file->config.family == LS_FAMILY_GPT2, values);
+}
+
 ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *adapter, const ls_parameter *p,
                                      float *values)
 {
@@ -436,7 +450,7 @@ ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *ada
     const ls_layout *from = &file->adapter->layout;
     const ls_parameter *base = ls_layout_find(from, p->name);
     if (base && base->packed && !file->merges_original) {
-        LS_TRY(round_to_base(from->base, p, in_out, values));
+        LS_TRY(round_as_seen(file, p, values));
     }
     if (!ls_path_has_suffix(p->name, ".weight")) {
         return LS_OK;

@@ -60,10 +60,16 @@ LS_MUST_CHECK ls_status ls_adapter_merge_parameter(const ls_model_file *file, co
 LS_MUST_CHECK ls_status ls_adapter_file_read(const ls_adapter_file *file, const ls_layout *layout,
                                              float *parameters);
 
+/* The packed form of a parameter in an open file, if it is that of `kind`; else codes are NULL.
+ * tensors may be NULL. Errors: those of ls_hf_packed_parameter. */
+LS_MUST_CHECK ls_status ls_base_packed(const ls_safetensors *tensors, const ls_parameter *p,
+                                       ls_base_kind kind, ls_bnb_matrix *matrix_out);
+
 /*
  * Reads the base of an adapter: the weights of `file` (without those of its adapter) into the
  * frozen parameters of `layout`. Packed matrices go through a buffer of 16 MiB, or of the largest
- * of them. parameters: NULL only computes the digest. Errors: those of ls_model_file_load.
+ * of them; those that the file has in the same form keep their codes. parameters: NULL only
+ * computes the digest. Errors: those of ls_model_file_load.
  */
 LS_MUST_CHECK ls_status ls_base_load(const ls_model_file *file, const ls_layout *layout, float *parameters,
                                      char digest_out[LS_SHA256_HEX_BYTES]);

@@ -51,12 +51,30 @@ static ls_status read_checkpoint(loader *l)
     return ls_checkpoint_load(l->file->checkpoint, tensors, l->count, &options);
 }
 
+ls_status ls_base_packed(const ls_safetensors *tensors, const ls_parameter *p, ls_base_kind kind,
+                         ls_bnb_matrix *matrix_out)
+{
+    ls_bnb_matrix matrix = {0};
+    if (tensors) {
+        LS_TRY(ls_hf_packed_parameter(tensors, p, &matrix));
+    }
+    const bool is_kind = matrix.nf4 ? kind == LS_BASE_NF4 && matrix.scale_codes : kind == LS_BASE_INT8;
+    *matrix_out = is_kind ? matrix : (ls_bnb_matrix){0};
+    return LS_OK;
+}
+
 static ls_status pack(const loader *l, const member *m)
 {
+    ls_bnb_matrix as_stored;
     const bool in_out = l->file->config.family == LS_FAMILY_GPT2;
     const ls_parameter *p = m->to;
     const ls_packed packed = ls_packed_of((ls_packed_kind)l->layout->base, in_out ? p->cols : p->rows,
                                           in_out ? p->rows : p->cols, l->parameters + p->offset);
+    LS_TRY(ls_base_packed(l->tensors, m->from, l->layout->base, &as_stored));
+    if (as_stored.codes) {
+        ls_packed_take(&packed, &as_stored);
+        return LS_OK;
+    }
     const ls_tensor matrix = ls_tensor_f32(m->values, p->rows, p->cols);
     const ls_status status = ls_packed_pack(&packed, &matrix, in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN);
     return status == LS_OK ? LS_OK : ls_fail_within(status, "%s: tensor %s", l->file->path, p->name);

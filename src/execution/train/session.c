@@ -358,11 +358,24 @@ static ls_status open_device(ls_session *session, const ls_session_options *opti
     return LS_OK;
 }
 
+static ls_status open_source(ls_session *session)
+{
+    const char *from = session->run.model.from;
+    LS_TRY(ls_model_file_open(from, &session->source));
+    if (session->source->config.quantised && session->run.adapter.kind == LS_ADAPTER_NONE) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.from %s has packed weights (quantization_config in its config.json), which "
+                       "cannot be trained themselves: set adapter.kind: lora, name the model before it was "
+                       "quantised, or read the rounded weights into a checkpoint with 'lockstep import'",
+                       from);
+    }
+    return ls_run_file_adopt_model(&session->run, &session->source->config);
+}
+
 static ls_status open_all(ls_session *session, const ls_session_options *options)
 {
     if (session->run.model.from[0]) {
-        LS_TRY(ls_model_file_open(session->run.model.from, &session->source));
-        LS_TRY(ls_run_file_adopt_model(&session->run, &session->source->config));
+        LS_TRY(open_source(session));
     }
     session->threads_asked = threads_asked(&session->run, options->threads);
     session->ranks = options->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);

@@ -141,6 +141,27 @@ for golden in "$LS_SOURCE_DIR"/tests/golden/models/*/; do
 done
 check "golden models" test $models -ge 5
 
+# Weights that bitsandbytes packed are read as the values it computes with. Under an adapter, its codes and their float32 values
+# give the same run and the same merge; by themselves they are trained only after an import.
+for kind in nf4 int8; do
+    packed=$LS_SOURCE_DIR/tests/golden/packed_models/$kind
+    expect 0 "$LOCKSTEP" eval "$packed" --tokens ids --json
+    loss=$(field "$out" loss)
+    expect 0 "$LOCKSTEP" import "$packed" -o "imported-$kind"
+    expect 0 "$LOCKSTEP" eval "imported-$kind" --tokens ids --json
+    same "$kind: loss of the import" "$(field "$out" loss)" "$loss"
+    expect 2 "$LOCKSTEP" train from.yaml --run-dir refused --set model.from="$packed"
+    says "has packed weights" "adapter.kind: lora" "lockstep import"
+    for base in fp32 $kind; do
+        expect 0 "$LOCKSTEP" train from.yaml --json --run-dir "lora-$kind-$base" --set model.from="$packed" \
+            --set adapter.kind=lora --set adapter.base=$base
+        hashes "$out" >"lora-$base"
+        expect 0 "$LOCKSTEP" export "lora-$kind-$base" -o "merged-$kind-$base"
+    done
+    same "$kind: a run on its codes" "$(cat lora-$kind)" "$(cat lora-fp32)"
+    check "$kind: merged weights" same_tensors "merged-$kind-$kind" "merged-$kind-fp32"
+done
+
 # A model trained here, with its tokenizer.
 expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir own --set tokenizer.kind=train --set tokenizer.vocab=300
 expect 0 "$LOCKSTEP" export own -o own-hf
