@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the data of this example: make.sh text | records | heldout. Each line is made of the same few words, so that a small model can
 # learn them in minutes; the same command writes the same bytes everywhere. The result is free of rights (CC0).
-#   text      20,000 little stories, for the base model
+#   text      40,000 little stories, for the base model
 #   records   500 conversations, for the assistant (records.jsonl)
 #   heldout   200 more that ask about other things, for measuring it (heldout.jsonl)
 awk -v what="${1:-text}" '
@@ -37,7 +37,7 @@ BEGIN {
     n_colours = split("red blue green white black yellow brown grey", colours, " ")
     n_towns = split("Rome Paris London Berlin Oslo Vienna Madrid Lisbon Dublin Prague", towns, " ")
     seed = what == "text" ? 11 : what == "records" ? 222 : 3333
-    count = what == "text" ? 20000 : what == "records" ? 500 : 200
+    count = what == "text" ? 40000 : what == "records" ? 500 : 200
     for (line = 0; line < count; line++) {
         draw()
         if (what == "text")

@@ -120,6 +120,7 @@ void ls_print_json(const json_t *root);
 
 /* cli/train */
 extern const ls_command ls_command_train;
+extern const ls_command ls_command_new;
 extern const ls_command ls_command_agent;
 extern const ls_command ls_command_rank;
 /* cli/models */

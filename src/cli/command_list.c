@@ -7,6 +7,7 @@
 #include <string.h>
 
 const ls_command_entry ls_command_list[] = {
+    {"Train", &ls_command_new, true},
     {"Train", &ls_command_train, true},
     {"Train", &ls_command_resize, false},
     {"Train", &ls_command_agent, false},
@@ -18,7 +19,7 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_chat, true},
     {"Models", &ls_command_serve, true},
 
-    {"Data", &ls_command_tokenize_train, true},
+    {"Data", &ls_command_tokenize_train, false},
     {"Data", &ls_command_tokenize_encode, false},
     {"Data", &ls_command_tokenize_decode, false},
     {"Data", &ls_command_data_prepare, true},

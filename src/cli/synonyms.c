@@ -61,7 +61,7 @@ const ls_option_hint ls_command_synonyms[] = {
     {"hash digest checksum sha256", "state-hash", ""},
     {"benchmark perf speed", "bench", ""},
     {"config keys schema settings", "train", "'lockstep train --keys' lists the keys of a run file"},
-    {"init new create template quickstart", NULL, "write a run file: 'lockstep train --keys' lists its keys, the folder examples has whole ones"},
+    {"init create quickstart", "new", ""},
     {"login account user users", "accounts", ""},
     {NULL, NULL, NULL},
 };

@@ -224,7 +224,7 @@ static void print_records(ls_arena *arena, const char *model, const ls_quiz *que
     if (chosen) {
         print_share("accuracy per character", v->by_length_count, v->count);
     } else {
-        print_share("equal to the byte", v->exact_count, v->count);
+        print_share("exact", v->exact_count, v->count);
         print_share("ended by themselves", v->stopped_count, v->count);
         if (v->found_count < v->count) {
             print_share("the pattern was found", v->found_count, v->count);

@@ -28,6 +28,29 @@ static const char *normal_form(ls_arena *arena, const char *text, size_t bytes)
     return kept;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* Equal but for white space at the ends. */
+static bool is_equal(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    for (; a_bytes > 0 && is_blank(a[0]); a_bytes--) {
+        a++;
+    }
+    for (; b_bytes > 0 && is_blank(b[0]); b_bytes--) {
+        b++;
+    }
+    while (a_bytes > 0 && is_blank(a[a_bytes - 1])) {
+        a_bytes--;
+    }
+    while (b_bytes > 0 && is_blank(b[b_bytes - 1])) {
+        b_bytes--;
+    }
+    return a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0;
+}
+
 typedef struct compared {
     const char *expected, *answered; /* normal forms; answered NULL: the pattern was not found */
 } compared;
@@ -43,8 +66,7 @@ static compared compare_text(ls_arena *arena, const ls_quiz_question *q, const l
                         found ? normal_form(arena, answered, answered_bytes) : NULL};
     v->found_count += found;
     v->stopped_count += answer->has_stopped;
-    v->exact_count +=
-        found && expected_bytes == answered_bytes && memcmp(expected, answered, expected_bytes) == 0;
+    v->exact_count += found && is_equal(expected, expected_bytes, answered, answered_bytes);
     return c;
 }
 

@@ -60,7 +60,7 @@ typedef struct ls_verdicts {
     bool *right;              /* (count) what accuracy counts */
     uint64_t right_count;     /* likeliest ending; normalised match; greedy ending */
     uint64_t by_length_count; /* likeliest ending per character; questions with endings only */
-    uint64_t exact_count;     /* generated answers equal to the byte */
+    uint64_t exact_count;     /* generated answers equal but for white space at the ends */
     uint64_t stopped_count;   /* generated answers that ended by a stop token */
     uint64_t found_count;     /* generated answers in which the pattern was found */
     uint64_t cut_count;

@@ -2,8 +2,8 @@
 /*
  * Comparing an answer with the one that was expected.
  *
- * Two texts match exactly when their bytes are equal. They match after normalisation when they
- * differ only in what a person would not call a difference:
+ * Two texts match exactly when they are equal but for white space at the ends. They match after
+ * normalisation when they differ only in what a person would not call a difference:
  *
  *   case         of the letters A to Z
  *   punctuation  is left out, except a sign, a decimal point or a slash of a number; one of
