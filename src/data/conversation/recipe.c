@@ -25,6 +25,9 @@ struct ls_recipe {
     int32_t stops[STOPS_MAX + 1];
     size_t stop_count;
     int32_t turn_end;
+    /* What ends an answer, if the template writes it only before the next message; else NULL. Owned
+     * by the tokenizer. */
+    const char *end_text;
     /* What the tokenizer puts before a text; -1: nothing. */
     int32_t bos;
     char hash[LS_SHA256_HEX_BYTES];
@@ -221,6 +224,16 @@ static ls_status render(const work *w, size_t count, bool with_prompt, ls_text *
     return status;
 }
 
+/* Renders messages whose last one is an answer, with its end. */
+static ls_status render_answer(const work *w, size_t count, ls_text *text_out)
+{
+    LS_TRY(render(w, count, false, text_out));
+    if (w->recipe->end_text) {
+        ls_text_append(text_out, w->recipe->end_text);
+    }
+    return LS_OK;
+}
+
 static bool begins(const ls_text *text, const ls_text *prefix, size_t bytes)
 {
     return bytes <= text->bytes && (bytes == 0 || memcmp(text->data, prefix->data, bytes) == 0);
@@ -298,7 +311,7 @@ static ls_status check_calls(const work *w, const span *s)
 static ls_status render_turn(work *w, size_t message, span *span_out)
 {
     LS_TRY(render(w, message, true, &w->prompt));
-    LS_TRY(render(w, message + 1, false, &w->turn));
+    LS_TRY(render_answer(w, message + 1, &w->turn));
     span s = {.message = message, .begin = w->prompt.bytes, .end = w->turn.bytes};
     if (!begins(&w->turn, &w->prompt, w->prompt.bytes)) {
         if (!find_loosely(&w->turn, &w->prompt, &s.begin)) {
@@ -464,7 +477,7 @@ static ls_status make_conversation(work *w)
         return make_all_trained(w);
     }
     span *spans = malloc((w->message_count + 1) * sizeof *spans);
-    ls_status status = spans ? render(w, w->message_count, false, &w->whole)
+    ls_status status = spans ? render_answer(w, w->message_count, &w->whole)
                              : ls_fail(LS_ERR_MEMORY, "not enough memory for a conversation");
     if (status == LS_OK) {
         status = find_spans(w, spans, &count, &is_whole);
@@ -585,26 +598,58 @@ bool ls_recipe_reads_date(const char *template_source)
     return strstr(template_source, "strftime_now") != NULL;
 }
 
+/* The special token that the template writes after the answer in w->turn when a message follows;
+ * -1: none. */
+static int32_t find_end_before_next(work *w)
+{
+    if (render(w, 3, false, &w->whole) != LS_OK || !begins(&w->whole, &w->turn, w->turn.bytes)) {
+        return -1;
+    }
+    const char *rest = w->whole.data + w->turn.bytes;
+    const size_t bytes = w->whole.bytes - w->turn.bytes;
+    if (encode(w, rest, bytes, &w->ids) != LS_OK || w->ids.count == 0 ||
+        kind_of(w->recipe->tokenizer, w->ids.ids[0]) != TOKEN_SPECIAL) {
+        return -1;
+    }
+    const char *piece = ls_tokenizer_piece(w->recipe->tokenizer, w->ids.ids[0]);
+    return piece && strncmp(rest, piece, strlen(piece)) == 0 ? w->ids.ids[0] : -1;
+}
+
+/* Finds out from the answer in w->turn how the template ends one. */
+static ls_status adopt_end(ls_recipe *r, work *w, const span *s)
+{
+    int32_t end = -1;
+    LS_TRY(encode(w, w->turn.data + s->begin, s->end - s->begin, &w->ids));
+    if (ends_with_stop(r, w->ids.ids, w->ids.count)) {
+        return LS_OK;
+    }
+    end = last_special(r->tokenizer, w->ids.ids, w->ids.count);
+    if (end < 0) {
+        end = find_end_before_next(w);
+        r->end_text = end >= 0 ? ls_tokenizer_piece(r->tokenizer, end) : NULL;
+    }
+    if (end >= 0 && !is_stop(r, end)) {
+        r->turn_end = end;
+        r->stops[r->stop_count++] = end;
+    }
+    return LS_OK;
+}
+
 /* Renders a small conversation, to see how the template ends an answer. A template that refuses it
  * is asked by the records. */
 static ls_status find_turn_end(ls_recipe *r)
 {
-    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "a", "role",
-                                 "assistant", "content", "b");
+    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "a",
+                                 "role", "assistant", "content", "b", "role", "user", "content", "c");
     const ls_conversation from = {0};
     ls_samples none = {0};
     work w = {.recipe = r, .from = &from, .messages = messages, .message_count = 2, .samples = &none};
     span s = {0};
     ls_status status = render_turn(&w, 1, &s);
     if (status == LS_OK) {
-        status = encode(&w, w.turn.data + s.begin, s.end - s.begin, &w.ids);
-        if (status == LS_OK && !ends_with_stop(r, w.ids.ids, w.ids.count)) {
-            r->turn_end = last_special(r->tokenizer, w.ids.ids, w.ids.count);
-        }
+        status = adopt_end(r, &w, &s);
     }
-    if (r->turn_end >= 0) {
-        r->stops[r->stop_count++] = r->turn_end;
-    }
+    ls_text_release(&w.whole);
     ls_text_release(&w.prompt);
     ls_text_release(&w.turn);
     ls_token_buffer_release(&w.ids);

@@ -22,6 +22,9 @@
  * its own, `turn`, with only that answer trained. So each answer is trained after exactly the
  * tokens that the model sees when it is asked for it.
  *
+ * A template that ends an answer only when a message follows it (Qwen 1.5) is found out with a
+ * small conversation; the token that it writes there then ends every answer.
+ *
  * The tokens are those of the whole text. If the tokens of `prompt` do not begin the tokens of
  * `turn`, both pieces are tokenised on their own, provided that together they decode to the same
  * text. Nothing is added: a template writes bos and the end of a turn itself. Every trained answer

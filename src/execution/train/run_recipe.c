@@ -3,96 +3,42 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "execution/train/model_file.h"
+#include "tokenizer/template/template_source.h"
 
 #include <string.h>
 #include <time.h>
 
-enum { FILE_BYTES_MAX = 64 << 20 };
-
 static const char TEMPLATE_FILE[] = "chat_template.jinja", CONFIG_FILE[] = "tokenizer_config.json";
 
-/* Where template and special tokens are looked for. Texts in the arena; NULL: there is none. */
-typedef struct sources {
-    const char *template, *template_name;
-    const char *config, *config_name;
-    size_t config_bytes;
-} sources;
-
+/* Empty if there is no such file. */
 static const ls_hf_file *find_file(const ls_run_recipe_options *o, const char *name)
 {
+    static const ls_hf_file none = {0};
     for (size_t i = 0; i < o->file_count; i++) {
         if (strcmp(o->files[i].name, name) == 0) {
             return &o->files[i];
         }
     }
-    return NULL;
+    return &none;
 }
 
-static void take_files(ls_arena *arena, const ls_run_recipe_options *o, sources *s)
+/* Template and special tokens of the model, or those beside the run's own tokenizer. */
+static ls_status find_own(ls_arena *arena, const ls_run_recipe_options *o, ls_template_source *found)
 {
-    const ls_hf_file *template = find_file(o, TEMPLATE_FILE), *config = find_file(o, CONFIG_FILE);
-    const char *from = o->run->model.from;
-    if (template) {
-        s->template = ls_arena_strndup(arena, template->data, template->bytes);
-        s->template_name = ls_path_join(arena, from, TEMPLATE_FILE);
+    const ls_run_file *run = o->run;
+    if (run->tokenizer.kind == LS_TOKENIZER_FILE) {
+        const char *file = run->tokenizer.file;
+        const char *folder = ls_path_is_dir(file) ? file : ls_path_dirname(arena, file);
+        return ls_template_source_find(arena, folder, NULL, found);
     }
-    if (config) {
-        s->config = ls_arena_strndup(arena, config->data, config->bytes);
-        s->config_bytes = config->bytes;
-        s->config_name = ls_path_join(arena, from, CONFIG_FILE);
-    }
-}
-
-static ls_status read_if_there(ls_arena *arena, const char *path, const char **text_out, size_t *bytes_out)
-{
-    char *text = NULL;
-    if (!ls_path_exists(path)) {
-        return LS_OK;
-    }
-    LS_TRY(ls_file_read(arena, path, FILE_BYTES_MAX, &text, bytes_out));
-    *text_out = text;
-    return LS_OK;
-}
-
-static ls_status take_folder(ls_arena *arena, const char *folder, sources *s)
-{
-    size_t bytes = 0;
-    s->template_name = ls_path_join(arena, folder, TEMPLATE_FILE);
-    s->config_name = ls_path_join(arena, folder, CONFIG_FILE);
-    LS_TRY(read_if_there(arena, s->template_name, &s->template, &bytes));
-    return read_if_there(arena, s->config_name, &s->config, &s->config_bytes);
-}
-
-/* The template of a tokenizer_config.json: a string, or the one called `default` of a list. */
-static const char *template_in(const json_t *config)
-{
-    const json_t *value = json_object_get(config, "chat_template"), *item;
-    const char *found = json_string_value(value);
-    size_t i;
-    json_array_foreach(value, i, item)
-    {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (name && strcmp(name, "default") == 0) {
-            found = json_string_value(json_object_get(item, "template"));
-        }
-    }
-    return found;
-}
-
-/* bos_token and the like: a string, or an object with `content`. */
-static void take_specials(const json_t *config, json_t *specials)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)config, key, value)
-    {
-        json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-        if (ls_path_has_suffix(key, "_token") && json_is_string(text)) {
-            json_object_set(specials, key, text);
-        }
-    }
+    const ls_hf_file *jinja = find_file(o, TEMPLATE_FILE), *config = find_file(o, CONFIG_FILE);
+    const ls_template_files files = {.where = run->model.from,
+                                     .jinja = jinja->data,
+                                     .jinja_bytes = jinja->bytes,
+                                     .config = config->data,
+                                     .config_bytes = config->bytes};
+    return ls_template_source_pick(arena, &files, NULL, found);
 }
 
 /* Special tokens that the configuration does not name are those of the tokenizer. */
@@ -110,73 +56,33 @@ static void add_specials(const ls_tokenizer *tokenizer, json_t *specials)
     }
 }
 
-static ls_status read_config(ls_arena *arena, sources *s, json_t *specials)
+/* The template that data.template names replaces the model's, not its special tokens. */
+static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, ls_template_source *found)
 {
-    json_t *config = NULL;
-    if (!s->config) {
+    const char *named = o->run->data.template;
+    LS_TRY(find_own(arena, o, found));
+    found->tokens = found->tokens ? found->tokens : json_object();
+    add_specials(o->tokenizer, found->tokens);
+    if (strcmp(named, "none") == 0) {
+        found->text = NULL;
+    }
+    if (strcmp(named, "none") == 0 || strcmp(named, "auto") == 0) {
         return LS_OK;
     }
-    LS_TRY(ls_json_parse(s->config, s->config_bytes, s->config_name, &config));
-    const char *template = template_in(config);
-    if (!s->template && template) {
-        s->template = ls_arena_strdup(arena, template);
-        s->template_name = s->config_name;
+    ls_template_source other = {0};
+    const ls_status status = ls_template_source_find(arena, named, NULL, &other);
+    json_decref(other.tokens);
+    if (status != LS_OK) {
+        return ls_fail_within(status, "data.template");
     }
-    take_specials(config, specials);
-    json_decref(config);
-    return LS_OK;
-}
-
-/* The file or folder that data.template names replaces the model's template, not its special
- * tokens. */
-static ls_status read_named(ls_arena *arena, const char *path, sources *s)
-{
-    sources named = {0};
-    json_t *ignored = json_object();
-    size_t bytes = 0;
-    ls_status status = LS_OK;
-    if (ls_path_is_dir(path)) {
-        status = take_folder(arena, path, &named);
-    } else if (ls_path_has_suffix(path, ".json")) {
-        named.config_name = path;
-        status = read_if_there(arena, path, &named.config, &named.config_bytes);
-    } else {
-        named.template_name = path;
-        status = read_if_there(arena, path, &named.template, &bytes);
-    }
-    if (status == LS_OK && !named.template) {
-        status = read_config(arena, &named, ignored);
-    }
-    json_decref(ignored);
-    if (status == LS_OK && !named.template) {
-        return ls_path_exists(path)
-                   ? ls_fail(LS_ERR_DATA,
-                             "data.template: %s holds no chat template: name a .jinja file, or a "
-                             "tokenizer_config.json with the key chat_template",
-                             path)
-                   : ls_fail(LS_ERR_NOT_FOUND, "data.template: there is no file %s", path);
-    }
-    s->template = named.template;
-    s->template_name = named.template_name;
-    return status;
-}
-
-static ls_status find_sources(ls_arena *arena, const ls_run_recipe_options *o, sources *s, json_t *specials)
-{
-    const ls_run_file *run = o->run;
-    if (run->tokenizer.kind == LS_TOKENIZER_FILE) {
-        const char *file = run->tokenizer.file;
-        LS_TRY(take_folder(arena, ls_path_is_dir(file) ? file : ls_path_dirname(arena, file), s));
-    } else {
-        take_files(arena, o, s);
-    }
-    LS_TRY(read_config(arena, s, specials));
-    add_specials(o->tokenizer, specials);
-    if (strcmp(run->data.template, "none") == 0) {
-        s->template = NULL;
-        return LS_OK;
-    }
-    return strcmp(run->data.template, "auto") == 0 ? LS_OK : read_named(arena, run->data.template, s);
+    found->text = other.text;
+    found->bytes = other.bytes;
+    found->where = other.where;
+    return found->text ? LS_OK
+                       : ls_fail(LS_ERR_DATA,
+                                 "data.template: %s holds no chat template: name a .jinja file, or a "
+                                 "tokenizer_config.json with the key chat_template",
+                                 named);
 }
 
 static const char *today(ls_arena *arena)
@@ -189,12 +95,12 @@ static const char *today(ls_arena *arena)
     return ls_arena_strdup(arena, text);
 }
 
-static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const sources *s,
-                        const json_t *specials, ls_recipe **recipe_out)
+static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const ls_template_source *s,
+                        ls_recipe **recipe_out)
 {
     ls_run_data *data = &o->run->data;
     int32_t stops[LS_MODEL_STOPS_MAX];
-    if (s->template && ls_recipe_reads_date(s->template) && !data->template_date[0]) {
+    if (s->text && ls_recipe_reads_date(s->text) && !data->template_date[0]) {
         data->template_date = today(arena);
     }
     const ls_recipe_options options = {
@@ -204,10 +110,10 @@ static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const s
                  .completion = data->completion_field},
         .loss_on = (ls_loss_on)data->loss_on,
         .skip_bad = data->bad_records == LS_RUN_BAD_SKIP,
-        .template_source = s->template,
-        .template_name = s->template_name,
+        .template_source = s->text,
+        .template_name = s->where,
         .template_date = data->template_date,
-        .special_tokens = specials,
+        .special_tokens = s->tokens,
         .stops = stops,
         .stop_count = ls_model_stops(o->config, o->tokenizer, stops),
         .tokenizer = o->tokenizer,
@@ -217,17 +123,16 @@ static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const s
 
 ls_status ls_run_recipe_open(ls_arena *arena, const ls_run_recipe_options *options, ls_run_recipe *recipe_out)
 {
-    sources s = {0};
+    ls_template_source s = {0};
     ls_run_recipe recipe = {0};
-    json_t *specials = json_object();
-    ls_status status = find_sources(arena, options, &s, specials);
+    ls_status status = find_template(arena, options, &s);
     if (status == LS_OK) {
-        status = create(arena, options, &s, specials, &recipe.recipe);
+        status = create(arena, options, &s, &recipe.recipe);
     }
-    json_decref(specials);
+    json_decref(s.tokens);
     LS_TRY(status);
-    recipe.template_source = s.template;
-    recipe.template_name = s.template_name;
+    recipe.template_source = s.text;
+    recipe.template_name = s.where;
     recipe.is_carried =
         options->run->tokenizer.kind != LS_TOKENIZER_FILE && strcmp(options->run->data.template, "auto") == 0;
     *recipe_out = recipe;

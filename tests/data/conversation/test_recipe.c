@@ -313,6 +313,14 @@ static void recipe_needs_an_end_that_is_trained(void **state)
         LS_LOSS_ON_ASSISTANT);
     assert_int_equal(ls_recipe_turn_end(f->recipe), BEGIN);
     expect(f, "{\"messages\":[" U("hi") "," A("ho") "]}", "|user: hi<s>\nassistant: [ho<s>\n]");
+    /* So does one that is written only before the next message. */
+    use(f,
+        "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}{% if not loop.last or add_generation_prompt "
+        "%}"
+        "<e>\n{% endif %}{% endfor %}{% if add_generation_prompt %}<s>assistant\n{% endif %}",
+        LS_LOSS_ON_ASSISTANT);
+    expect(f, "{\"messages\":[" U("hi") "," A("ho") "," U("x") "," A("y") "]}",
+           "|<s>user\nhi<e>\n<s>assistant\n[ho<e>]\n<s>user\nx<e>\n<s>assistant\n[y<e>]");
     use(f, CHAT, LS_LOSS_ON_ASSISTANT);
     assert_int_equal(ls_recipe_turn_end(f->recipe), -1);
 }
