@@ -33,6 +33,7 @@ typedef struct bench {
     int64_t sequences, length, heads, head_dim, vocab;
     float *buffer[6]; /* each large enough for the widest activation */
     int32_t *tokens;
+    int32_t *first; /* of records in attention; NULL: none */
 } bench;
 
 typedef ls_status (*bench_fn)(const bench *b);
@@ -189,7 +190,8 @@ static ls_attention attention_shape(const bench *b)
                           .heads = b->heads,
                           .kv_heads = b->heads,
                           .head_dim = b->head_dim,
-                          .scale = 0.125f};
+                          .scale = 0.125f,
+                          .first = b->first};
 }
 
 static ls_status run_attention(const bench *b)
@@ -265,6 +267,16 @@ static void bench_shape(bench *b, const char *name, double flops_limit)
     print_rate("attention forward", 2.0 * product, "GFLOP/s", best_s(run_attention, b), flops_limit);
     print_rate("attention backward", 5.0 * product, "GFLOP/s", best_s(run_attention_backward, b),
                flops_limit);
+    /* The same windows, each with four records: a quarter of the pairs, and a bit. */
+    const int64_t record = b->length / 4;
+    b->first = calloc((size_t)n, sizeof *b->first);
+    for (int64_t i = 0; i < n; i++) {
+        b->first[i] = (int32_t)(i % b->length / record * record);
+    }
+    const double within = product * (double)(record + 1) / (double)(b->length + 1);
+    print_rate("attention of 4 records", 2.0 * within, "GFLOP/s", best_s(run_attention, b), flops_limit);
+    print_rate("and its backward", 5.0 * within, "GFLOP/s", best_s(run_attention_backward, b), flops_limit);
+    free(b->first);
     for (int k = 0; k < 6; k++) {
         ls_device_free(b->queue, b->buffer[k], (size_t)floats * sizeof(float));
     }
