@@ -68,6 +68,12 @@ static const ls_option eval_options[] = {
          "chat template that makes prompts of records: a .jinja file, a tokenizer_config.json, or a folder "
          "with one of them; none: no template; auto: the model's own, for messages, questions and "
          "instructions"},
+    {.key = "template_date",
+     .type = LS_OPTION_STRING,
+     FIELD(template_date),
+     .default_text = "\"\"",
+     .value_name = "DATE",
+     .help = "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"},
     {.key = "choices",
      .type = LS_OPTION_STRING,
      FIELD(choices),

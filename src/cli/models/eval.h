@@ -9,7 +9,8 @@
 
 typedef struct eval_settings {
     const char *data, *tokens, *tokenizer, *adapter, *field;
-    const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt, *template;
+    const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt, *template,
+        *template_date;
     uint64_t context, threads, shots, max_tokens, limit;
     bool side_by_side, json;
 } eval_settings;

@@ -11,10 +11,30 @@
 static ls_status find_in_model(ls_arena *arena, const char *path, ls_template_source *source_out)
 {
     ls_model_file *file = NULL;
-    LS_TRY(ls_model_file_open_bare(path, &file));
+    LS_TRY(ls_model_file_open(path, &file));
     const ls_status status = ls_template_source_find(arena, file->path, NULL, source_out);
+    if (status == LS_OK && file->tokenizer) {
+        source_out->tokens = source_out->tokens ? source_out->tokens : json_object();
+        ls_template_tokens_complete(file->tokenizer, source_out->tokens);
+    }
     ls_model_file_close(file);
     return status;
+}
+
+/* Puts the template of --template in place of the model's, whose special tokens stay. */
+static ls_status find_named(const ls_invocation *invocation, ls_template_source *source)
+{
+    const eval_settings *settings = invocation->settings;
+    ls_template_source named = {0};
+    LS_TRY(ls_template_source_find(invocation->arena, settings->template, NULL, &named));
+    if (named.tokens && source->tokens) {
+        json_object_update_missing(source->tokens, named.tokens);
+    }
+    json_decref(named.tokens);
+    named.tokens = source->tokens;
+    *source = named;
+    return named.text ? LS_OK
+                      : ls_fail(LS_ERR_INVALID, "--template: %s has no chat template", settings->template);
 }
 
 /* --template FILE; else the template of model `index`, else that of the other model. */
@@ -25,19 +45,14 @@ static ls_status find_template(const ls_invocation *invocation, size_t index, ls
     if (strcmp(settings->template, "none") == 0) {
         return LS_OK;
     }
-    if (!is_auto) {
-        LS_TRY(ls_template_source_find(invocation->arena, settings->template, NULL, source));
-        return source->text
-                   ? LS_OK
-                   : ls_fail(LS_ERR_INVALID, "--template: %s has no chat template", settings->template);
-    }
-    for (size_t i = 0; i < invocation->word_count && !source->text; i++) {
+    const size_t count = is_auto ? invocation->word_count : 1;
+    for (size_t i = 0; i < count && !source->text; i++) {
         json_decref(source->tokens);
         *source = (ls_template_source){0};
         const char *path = invocation->words[(index + i) % invocation->word_count];
         LS_TRY(find_in_model(invocation->arena, path, source));
     }
-    return LS_OK;
+    return is_auto ? LS_OK : find_named(invocation, source);
 }
 
 /* The choices of --choices, split at commas. */
@@ -81,7 +96,7 @@ ls_status ls_eval_read_records(const ls_invocation *invocation, size_t index, ls
                          .makes_all = strcmp(settings->template, "auto") != 0};
     ls_status status = find_template(invocation, index, &source);
     if (status == LS_OK && source.text) {
-        status = ls_chat_prompt_open(&source, &chat);
+        status = ls_chat_prompt_open(&source, settings->template_date, &chat);
     }
     if (chat) {
         maker = ls_chat_prompt_maker(chat);

@@ -7,16 +7,20 @@
 
 struct ls_chat_prompt {
     ls_chat_template *template;
-    const ls_template_source *source;
+    json_t *variables; /* the same for all prompts */
 };
 
-ls_status ls_chat_prompt_open(const ls_template_source *source, ls_chat_prompt **prompt_out)
+ls_status ls_chat_prompt_open(const ls_template_source *source, const char *date, ls_chat_prompt **prompt_out)
 {
     ls_chat_prompt *p = calloc(1, sizeof *p);
     if (!p) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a chat template");
     }
-    p->source = source;
+    p->variables = source->tokens ? json_copy(source->tokens) : json_object();
+    json_object_set_new(p->variables, "add_generation_prompt", json_true());
+    if (date[0]) {
+        json_object_set_new(p->variables, "template_date", json_string(date));
+    }
     const ls_status status = ls_chat_template_open(source->text, source->bytes, source->where, &p->template);
     if (status != LS_OK) {
         ls_chat_prompt_close(p);
@@ -30,6 +34,7 @@ void ls_chat_prompt_close(ls_chat_prompt *prompt)
 {
     if (prompt) {
         ls_chat_template_close(prompt->template);
+        json_decref(prompt->variables);
         free(prompt);
     }
 }
@@ -40,8 +45,8 @@ static ls_status make(void *context, ls_arena *arena, json_t *record, json_t *pr
     const ls_chat_prompt *p = context;
     json_t *messages = json_is_string(prompt) ? json_pack("[{s:s, s:O}]", "role", "user", "content", prompt)
                                               : json_incref(prompt);
-    json_t *variables = json_pack("{s:o, s:b}", "messages", messages, "add_generation_prompt", 1);
-    json_object_update(variables, p->source->tokens);
+    json_t *variables = json_copy(p->variables);
+    json_object_set_new(variables, "messages", messages);
     for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
         json_t *value = json_object_get(record, passed[i]);
         if (value) {

@@ -12,8 +12,10 @@
 
 typedef struct ls_chat_prompt ls_chat_prompt;
 
-/* source: borrowed, with a text. Errors: those of ls_chat_template_open, LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_chat_prompt_open(const ls_template_source *source, ls_chat_prompt **prompt_out);
+/* source: with a text; its tokens are variables of the template. date: YYYY-MM-DD, the day that the
+ * template sees; "": today. Errors: those of ls_chat_template_open, LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_chat_prompt_open(const ls_template_source *source, const char *date,
+                                            ls_chat_prompt **prompt_out);
 void ls_chat_prompt_close(ls_chat_prompt *prompt);
 
 /* Renders messages with add_generation_prompt, and the record's tools and documents. A string is

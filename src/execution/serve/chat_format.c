@@ -50,6 +50,7 @@ static ls_status open_found(const ls_model_file *file, const char *path, ls_aren
         status = find_named(path, arena, &source);
     }
     format->variables = source.tokens ? source.tokens : json_object();
+    ls_template_tokens_complete(file->tokenizer, format->variables);
     if (status == LS_OK && source.text) {
         status = ls_chat_template_open(source.text, source.bytes, source.where, &format->template);
     }

@@ -41,28 +41,13 @@ static ls_status find_own(ls_arena *arena, const ls_run_recipe_options *o, ls_te
     return ls_template_source_pick(arena, &files, NULL, found);
 }
 
-/* Special tokens that the configuration does not name are those of the tokenizer. */
-static void add_specials(const ls_tokenizer *tokenizer, json_t *specials)
-{
-    const struct {
-        const char *key;
-        int32_t id;
-    } known[] = {{"bos_token", ls_tokenizer_bos(tokenizer)}, {"eos_token", ls_tokenizer_eos(tokenizer)}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const char *piece = known[i].id >= 0 ? ls_tokenizer_piece(tokenizer, known[i].id) : NULL;
-        if (piece && !json_object_get(specials, known[i].key)) {
-            json_object_set_new(specials, known[i].key, json_string(piece));
-        }
-    }
-}
-
 /* The template that data.template names replaces the model's, not its special tokens. */
 static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, ls_template_source *found)
 {
     const char *named = o->run->data.template;
     LS_TRY(find_own(arena, o, found));
     found->tokens = found->tokens ? found->tokens : json_object();
-    add_specials(o->tokenizer, found->tokens);
+    ls_template_tokens_complete(o->tokenizer, found->tokens);
     if (strcmp(named, "none") == 0) {
         found->text = NULL;
     }

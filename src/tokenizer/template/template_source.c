@@ -140,3 +140,17 @@ ls_status ls_template_source_find(ls_arena *arena, const char *path, const char 
     source_out->where = path;
     return LS_OK;
 }
+
+void ls_template_tokens_complete(const ls_tokenizer *tokenizer, json_t *tokens)
+{
+    const struct {
+        const char *key;
+        int32_t id;
+    } known[] = {{"bos_token", ls_tokenizer_bos(tokenizer)}, {"eos_token", ls_tokenizer_eos(tokenizer)}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const char *piece = known[i].id >= 0 ? ls_tokenizer_piece(tokenizer, known[i].id) : NULL;
+        if (piece && !json_object_get(tokens, known[i].key)) {
+            json_object_set_new(tokens, known[i].key, json_string(piece));
+        }
+    }
+}

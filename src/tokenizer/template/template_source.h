@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "tokenizer/tokenizer.h"
 
 /* The texts of a model's files; NULL for one that it does not have. `where` (a folder) is for
  * messages. */
@@ -42,5 +43,9 @@ LS_MUST_CHECK ls_status ls_template_source_pick(ls_arena *arena, const ls_templa
  */
 LS_MUST_CHECK ls_status ls_template_source_find(ls_arena *arena, const char *path, const char *name,
                                                 ls_template_source *source_out);
+
+/* Adds to special tokens, as texts, the bos_token and eos_token that the tokenizer has and they
+ * don't name. */
+void ls_template_tokens_complete(const ls_tokenizer *tokenizer, json_t *tokens);
 
 #endif

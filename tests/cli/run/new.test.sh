@@ -28,6 +28,9 @@ same "a step" "$(field "$out" step)" 1
 expect 0 "$LOCKSTEP" eval base runs/asst --records "$LS_SOURCE_DIR/examples/assistant/heldout.jsonl" --limit 3 --max-tokens 8
 prints "runs/asst on" "3 records"
 
+printf 'one\ntwo\n' >lines.txt
+expect 0 bash -c '"$LOCKSTEP" chat runs/asst --temperature 0 --max-tokens 4 <lines.txt'
+
 # ---- other kinds ----
 
 expect 0 "$LOCKSTEP" new scratch stories --data text.txt --json
