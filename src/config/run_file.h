@@ -360,8 +360,8 @@ LS_MUST_CHECK ls_status ls_run_file_check_effect(const ls_run_file *run);
  * implies; 1 if both are auto. */
 uint64_t ls_run_file_ranks(const ls_run_file *run);
 
-/* Refuses what training does not support: bf16 (unless has_gpu), tensor and pipeline parallelism.
- * Errors: LS_ERR_UNSUPPORTED. */
+/* Refuses what training does not support: bf16 (unless has_gpu), a packed base (if has_gpu), tensor
+ * and pipeline parallelism. Errors: LS_ERR_UNSUPPORTED. */
 LS_MUST_CHECK ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu);
 
 /*

@@ -539,6 +539,13 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
                        "says what it finds)",
                        run->train.precision == LS_PRECISION_BF16 ? "bf16" : "tf32");
     }
+    if (run->adapter.base != LS_BASE_FP32 && has_gpu) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "adapter.base is %s, which only a CPU computes with, and this run computes on a GPU; set "
+            "adapter.base: fp32, or train.device: cpu",
+            ls_base_names[run->adapter.base]);
+    }
     const struct {
         const char *key;
         uint64_t value;

@@ -213,6 +213,16 @@ static void run_file_check_machine_refuses_bf16_on_cpu(void **state)
     assert_int_equal(ls_run_file_check_machine(&run, false), LS_ERR_UNSUPPORTED);
 }
 
+static void run_file_check_machine_refuses_a_packed_base_on_gpu(void **state)
+{
+    (void)state;
+    ls_run_file run = design_with("train.device=cuda");
+    run.adapter.base = LS_BASE_NF4;
+    assert_int_equal(ls_run_file_check_machine(&run, false), LS_OK);
+    assert_int_equal(ls_run_file_check_machine(&run, true), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_error_text(), "adapter.base is nf4"));
+}
+
 static void run_file_auto_leaves_follows_its_rule(void **state)
 {
     (void)state;
@@ -681,6 +691,7 @@ int main(void)
         cmocka_unit_test(run_file_family_decides_defaults),
         cmocka_unit_test(run_file_check_prints_values_that_work),
         cmocka_unit_test(run_file_check_machine_refuses_bf16_on_cpu),
+        cmocka_unit_test(run_file_check_machine_refuses_a_packed_base_on_gpu),
         cmocka_unit_test(run_file_auto_leaves_follows_its_rule),
         cmocka_unit_test(run_file_save_reloads_the_same),
         cmocka_unit_test(run_file_identity_covers_what_changes_bits),

@@ -7,9 +7,10 @@
 static ls_status check_supported(const ls_linear *linear, uint32_t pieces)
 {
     if (linear->packed_count > 0) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "packed base weights are for the CPU: on a GPU, choose adapter.base "
-                       "fp32 with train.precision bf16 or fp32");
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "adapter.base asks for packed weights, which only a CPU computes with: set adapter.base: "
+            "fp32");
     }
     if (pieces > 1) {
         return ls_fail(
