@@ -8,55 +8,53 @@ enum { PARAMETERS_MAX = 8 };
 
 /* ---- calls ---- */
 
-static void add_star_arguments(ls_jinja_state *state, const ls_jinja_call_args *call,
-                               ls_jinja_list *positional, ls_jinja_args *args)
+/* The values of *values. */
+static void add_values(ls_jinja_state *state, ls_jinja_list *list, ls_jv values)
 {
     ls_jv item;
-    if (call->star) {
-        ls_jinja_iterator *iterator = ls_jv_iterate(state, ls_jinja_evaluate(state, call->star));
-        while (iterator && ls_jinja_next(state, iterator, &item)) {
-            ls_jv_push(state, positional, item);
-        }
+    ls_jinja_iterator *iterator = ls_jv_iterate(state, values);
+    while (iterator && ls_jinja_next(state, iterator, &item)) {
+        ls_jv_push(state, list, item);
     }
-    for (size_t i = 0; i < call->named_count; i++) {
-        const ls_jv value = ls_jinja_evaluate(state, call->named[i]);
-        ls_jinja_dict_set(state, args->keywords, call->names[i], value);
-    }
-    if (!call->star_star) {
-        return;
-    }
-    const ls_jv more = ls_jinja_evaluate(state, call->star_star);
+}
+
+/* The entries of **more. */
+static void add_entries(ls_jinja_state *state, ls_jinja_dict *keywords, ls_jv more)
+{
     if (more.kind != LS_JV_DICT) {
         ls_jinja_refuse(state, "the argument after ** must be a mapping, not %s", ls_jv_type(more));
         return;
     }
     for (size_t i = 0; i < more.dict->count; i++) {
         if (more.dict->keys[i].kind != LS_JV_STRING ||
-            ls_jinja_dict_find(state, args->keywords, more.dict->keys[i])) {
+            ls_jinja_dict_find(state, keywords, more.dict->keys[i])) {
             ls_jinja_refuse(state, "the keys after ** must be new names");
         }
-        ls_jinja_dict_set(state, args->keywords, more.dict->keys[i], more.dict->values[i]);
+        ls_jinja_dict_set(state, keywords, more.dict->keys[i], more.dict->values[i]);
     }
 }
 
-ls_jinja_args ls_jinja_arguments(ls_jinja_state *state, const ls_jinja_call_args *call)
+ls_jinja_args ls_jinja_arguments(ls_jinja_state *state, const node *call)
 {
-    ls_jinja_args args = {0};
+    ls_jinja_dict *keywords = NULL;
     ls_jinja_list list = {0};
-    if (call->count > 0) {
-        list.items = ls_jinja_take(state, call->count * sizeof(ls_jv));
-        list.capacity = list.items ? call->count : 0;
-        for (size_t i = 0; i < call->count && !state->failed; i++) {
-            ls_jv_push(state, &list, ls_jinja_evaluate(state, call->positional[i]));
+    for (size_t i = 0; i < call->count && !state->failed; i++) {
+        const node *n = call->items[i];
+        const ls_jv value = ls_jinja_evaluate(state, n->a);
+        if (n->op && n->op != '*' && !keywords) {
+            keywords = ls_jinja_dict_new(state, 2);
+        }
+        if (n->op == 0) {
+            ls_jv_push(state, &list, value);
+        } else if (n->op == '*') {
+            add_values(state, &list, value);
+        } else if (n->op == '=') {
+            ls_jinja_dict_set(state, keywords, n->value, value);
+        } else {
+            add_entries(state, keywords, value);
         }
     }
-    if (call->star || call->named_count > 0 || call->star_star) {
-        args.keywords = ls_jinja_dict_new(state, call->named_count);
-        add_star_arguments(state, call, &list, &args);
-    }
-    args.positional = list.items;
-    args.count = list.count;
-    return args;
+    return (ls_jinja_args){.positional = list.items, .count = list.count, .keywords = keywords};
 }
 
 const ls_jinja_builtin *ls_jinja_builtin_find(const ls_jinja_builtin *list, size_t count, ls_jv name)
@@ -204,8 +202,8 @@ static ls_jv comparison(ls_jinja_state *state, const node *n)
 {
     ls_jv a = ls_jinja_evaluate(state, n->a);
     for (size_t i = 0; i < n->count && !state->failed; i++) {
-        const ls_jv b = ls_jinja_evaluate(state, n->items[i]);
-        if (!compare(state, n->ops[i], a, b)) {
+        const ls_jv b = ls_jinja_evaluate(state, n->items[i]->a);
+        if (!compare(state, n->items[i]->op, a, b)) {
             return ls_jv_bool(false);
         }
         a = b;
@@ -240,12 +238,17 @@ static ls_jv condition(ls_jinja_state *state, const node *n)
                          "the inline if-expression evaluated to false and no else section was defined.");
 }
 
-static ls_jv concatenation(ls_jinja_state *state, const node *n)
+static ls_jv binary(ls_jinja_state *state, const node *n)
 {
-    ls_jv text = ls_jv_text("", 0);
-    for (size_t i = 0; i < n->count && !state->failed; i++) {
-        text = ls_jv_join(state, text, ls_jv_string(state, ls_jinja_evaluate(state, n->items[i])));
+    const ls_jv a = ls_jinja_evaluate(state, n->a);
+    if (n->op == LS_JINJA_AND || n->op == LS_JINJA_OR) {
+        return ls_jv_truth(state, a) == (n->op == LS_JINJA_AND) ? ls_jinja_evaluate(state, n->b) : a;
     }
+    const ls_jv b = ls_jinja_evaluate(state, n->b);
+    if (n->op != '~' || state->failed) {
+        return state->failed ? a : ls_jv_binary(state, n->op, a, b);
+    }
+    ls_jv text = ls_jv_join(state, ls_jv_string(state, a), ls_jv_string(state, b));
     text.markup = false;
     return text;
 }
@@ -266,7 +269,7 @@ static ls_jv filter_or_test(ls_jinja_state *state, const node *n, ls_jv self)
         ls_jinja_fail_builtin(state, n->value, n->kind == LS_JINJA_TEST);
         return ls_jv_undefined();
     }
-    const ls_jinja_args args = ls_jinja_arguments(state, n->call);
+    const ls_jinja_args args = ls_jinja_arguments(state, n);
     state->line = n->line;
     return ls_jinja_call_builtin(state, n->builtin, self, &args);
 }
@@ -274,7 +277,7 @@ static ls_jv filter_or_test(ls_jinja_state *state, const node *n, ls_jv self)
 static ls_jv call(ls_jinja_state *state, const node *n)
 {
     const ls_jv callee = ls_jinja_evaluate(state, n->a);
-    const ls_jinja_args args = ls_jinja_arguments(state, n->call);
+    const ls_jinja_args args = ls_jinja_arguments(state, n);
     state->line = n->line;
     return state->failed ? ls_jv_undefined() : ls_jinja_call(state, callee, &args);
 }
@@ -292,23 +295,13 @@ static ls_jv evaluate_node(ls_jinja_state *state, const node *n)
     case LS_JINJA_DICT:
         return display(state, n);
     case LS_JINJA_BINARY:
-        a = ls_jinja_evaluate(state, n->a);
-        b = ls_jinja_evaluate(state, n->b);
-        return state->failed ? a : ls_jv_binary(state, n->op, a, b);
+        return binary(state, n);
     case LS_JINJA_UNARY:
         return unary(state, n);
     case LS_JINJA_NOT:
         return ls_jv_bool(!ls_jv_truth(state, ls_jinja_evaluate(state, n->a)));
-    case LS_JINJA_AND:
-        a = ls_jinja_evaluate(state, n->a);
-        return ls_jv_truth(state, a) ? ls_jinja_evaluate(state, n->b) : a;
-    case LS_JINJA_OR:
-        a = ls_jinja_evaluate(state, n->a);
-        return ls_jv_truth(state, a) ? a : ls_jinja_evaluate(state, n->b);
     case LS_JINJA_COMPARE:
         return comparison(state, n);
-    case LS_JINJA_CONCAT:
-        return concatenation(state, n);
     case LS_JINJA_CONDITION:
         return condition(state, n);
     case LS_JINJA_ATTRIBUTE:

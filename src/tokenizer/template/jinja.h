@@ -155,17 +155,15 @@ typedef enum ls_jinja_kind {
     LS_JINJA_BINARY,
     LS_JINJA_UNARY,
     LS_JINJA_NOT,
-    LS_JINJA_AND,
-    LS_JINJA_OR,
-    LS_JINJA_COMPARE, /* a op items[0] op items[1] ...; ops in `ops` */
-    LS_JINJA_CONCAT,
+    LS_JINJA_COMPARE,   /* a, then items: operands with their op */
+    LS_JINJA_OPERAND,   /* op a: of a comparison, or an argument (0, '=' with a name, '*', '**') */
     LS_JINJA_CONDITION, /* a if b else c; c may be NULL */
     LS_JINJA_ATTRIBUTE, /* a.name */
     LS_JINJA_ITEM,      /* a[b] */
     LS_JINJA_SLICE,     /* a[items[0]:items[1]:items[2]], each may be NULL */
-    LS_JINJA_CALL,      /* a(call) */
-    LS_JINJA_FILTER,    /* a|name(call); a is NULL in filter and set blocks */
-    LS_JINJA_TEST,      /* a is name(call) */
+    LS_JINJA_CALL,      /* a(items) */
+    LS_JINJA_FILTER,    /* a|name(items); a is NULL in filter and set blocks */
+    LS_JINJA_TEST,      /* a is name(items) */
     LS_JINJA_REFERENCE, /* a.name as the target of set */
     /* statements */
     LS_JINJA_TEXT,
@@ -204,15 +202,6 @@ typedef struct ls_jinja_frame {
     size_t count, capacity;
 } ls_jinja_frame;
 
-typedef struct ls_jinja_call_args {
-    struct ls_jinja_node **positional;
-    size_t count;
-    ls_jv *names;
-    struct ls_jinja_node **named;
-    size_t named_count;
-    struct ls_jinja_node *star, *star_star; /* *args and **kwargs, or NULL */
-} ls_jinja_call_args;
-
 /* What a node of a loop or of a macro has besides. */
 typedef struct ls_jinja_scope {
     ls_jinja_frame frame, test_frame, else_frame;
@@ -230,18 +219,16 @@ typedef struct ls_jinja_node {
     uint32_t line;
     uint32_t hops, slot; /* of a name: how many frames outwards, and where */
     uint16_t op;
-    uint16_t *ops;
     ls_jv value; /* constant, name, or text */
     struct ls_jinja_node *a, *b, *c, *body;
     struct ls_jinja_node **items;
     size_t count, capacity;
-    ls_jinja_call_args *call;
     ls_jinja_scope *scope;
     const ls_jinja_builtin *builtin; /* of a filter or test */
 } ls_jinja_node;
 
-/* Operators are their characters: '+', '=' << 8 | '='. In and not in: */
-enum { LS_JINJA_IN = 'i', LS_JINJA_NOT_IN = 'n' };
+/* Operators are their characters: '+', '=' << 8 | '='. Those that are words: */
+enum { LS_JINJA_IN = 'i', LS_JINJA_NOT_IN = 'n', LS_JINJA_OR = 'o', LS_JINJA_AND = 'a' };
 #define LS_JINJA_OP(first, second) ((uint16_t)((first) << 8 | (second)))
 
 typedef struct ls_jinja_env {
@@ -344,7 +331,8 @@ ls_jv ls_jinja_call_macro(ls_jinja_state *state, const ls_jinja_macro *macro, co
 ls_jv ls_jinja_call_loop(ls_jinja_state *state, ls_jinja_loop *loop, ls_jv iterable);
 ls_jv ls_jinja_call_builtin(ls_jinja_state *state, const ls_jinja_builtin *builtin, ls_jv self,
                             const ls_jinja_args *args);
-ls_jinja_args ls_jinja_arguments(ls_jinja_state *state, const ls_jinja_call_args *call);
+/* The values of the operands of a call, filter or test. */
+ls_jinja_args ls_jinja_arguments(ls_jinja_state *state, const ls_jinja_node *call);
 
 /* ---- values ---- */
 

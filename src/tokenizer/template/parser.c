@@ -146,66 +146,54 @@ static node *subscript(parser *p, node *a)
     return made;
 }
 
-static void named_argument(parser *p, ls_jinja_call_args *call)
+/* An operator or a place in a call, and what follows it. */
+static node *operand(parser *p, uint16_t op, node *a)
 {
-    if (call->named_count % 8 == 0) {
-        const size_t room = call->named_count + 8;
-        ls_jv *names = ls_arena_new(&p->state->arena, ls_jv, room);
-        node **named = ls_arena_new(&p->state->arena, node *, room);
-        if (call->named_count > 0) {
-            memcpy(names, call->names, call->named_count * sizeof *names);
-            memcpy(named, call->named, call->named_count * sizeof *named);
-        }
-        call->names = names;
-        call->named = named;
-    }
-    for (size_t i = 0; i < call->named_count; i++) {
-        if (ls_jv_equal(p->state, call->names[i], p->at->value)) {
-            fail(p, LS_ERR_DATA, "an argument is given twice");
-        }
-    }
-    call->names[call->named_count] = p->at->value;
-    next(p);
-    next(p);
-    call->named[call->named_count++] = expression(p);
+    node *made = make(p, LS_JINJA_OPERAND, a, NULL);
+    made->op = op;
+    return made;
 }
 
-/* The arguments in brackets, or none. */
-static ls_jinja_call_args *arguments(parser *p)
+/* One argument; `last` is the op of the one before it. */
+static node *argument(parser *p, node *call, uint16_t *last)
 {
-    ls_jinja_call_args *call = ls_arena_new(&p->state->arena, ls_jinja_call_args, 1);
-    node *positional = make(p, LS_JINJA_BLOCK, NULL, NULL);
-    bool is_first = true;
-    if (!skip_op(p, '(')) {
-        return call;
+    node *made = operand(p, 0, NULL);
+    if (skip_op(p, '*')) {
+        made->op = '*';
+    } else if (skip_op(p, LS_JINJA_OP('*', '*'))) {
+        made->op = LS_JINJA_OP('*', '*');
+    } else if (p->at->kind == LS_TOKEN_NAME && p->at[1].kind == LS_TOKEN_OP && p->at[1].op == '=') {
+        made->op = '=';
+        made->value = p->at->value;
+        p->at += 2;
     }
-    while (!is_op(p, ')') && !p->state->failed) {
-        if (!is_first) {
-            expect_op(p, ',');
-            if (is_op(p, ')')) {
+    made->a = expression(p);
+    bool is_allowed =
+        *last != LS_JINJA_OP('*', '*') && (made->op || !*last) && !(made->op == '*' && *last == '*');
+    for (size_t i = 0; i < call->count && made->op == '='; i++) {
+        is_allowed = is_allowed && !(call->items[i]->op == '=' &&
+                                     ls_jv_equal(p->state, call->items[i]->value, made->value));
+    }
+    if (!is_allowed) {
+        fail(p, LS_ERR_DATA, "the arguments of a call are in the wrong order, or one is given twice");
+    }
+    *last = made->op;
+    return made;
+}
+
+/* The arguments of `call` in brackets, or none. */
+static node *arguments(parser *p, node *call)
+{
+    uint16_t last = 0;
+    if (skip_op(p, '(')) {
+        while (!is_op(p, ')') && !p->state->failed) {
+            add(p, call, argument(p, call, &last));
+            if (!skip_op(p, ',')) {
                 break;
             }
         }
-        is_first = false;
-        bool is_allowed = !call->star_star;
-        if (skip_op(p, '*')) {
-            is_allowed = is_allowed && !call->star;
-            call->star = expression(p);
-        } else if (skip_op(p, LS_JINJA_OP('*', '*'))) {
-            call->star_star = expression(p);
-        } else if (p->at->kind == LS_TOKEN_NAME && p->at[1].kind == LS_TOKEN_OP && p->at[1].op == '=') {
-            named_argument(p, call);
-        } else {
-            is_allowed = is_allowed && !call->star && call->named_count == 0;
-            add(p, positional, expression(p));
-        }
-        if (!is_allowed) {
-            fail(p, LS_ERR_DATA, "the arguments of a call are in the wrong order");
-        }
+        expect_op(p, ')');
     }
-    expect_op(p, ')');
-    call->positional = positional->items;
-    call->count = positional->count;
     return call;
 }
 
@@ -225,8 +213,7 @@ static node *filter(parser *p, node *a)
     node *made = make(p, LS_JINJA_FILTER, a, NULL);
     made->value = dotted_name(p);
     made->builtin = ls_jinja_filter_find(made->value);
-    made->call = arguments(p);
-    return made;
+    return arguments(p, made);
 }
 
 static node *filters(parser *p, node *a)
@@ -252,23 +239,13 @@ static node *test(parser *p, node *a)
     made->value = dotted_name(p);
     made->builtin = ls_jinja_test_find(made->value);
     if (is_op(p, '(') || !begins_argument(p)) {
-        made->call = arguments(p);
+        arguments(p, made);
     } else if (is_name(p->at, "is")) {
         fail(p, LS_ERR_DATA, "tests with 'is' can't follow each other");
     } else {
-        made->call = ls_arena_new(&p->state->arena, ls_jinja_call_args, 1);
-        made->call->positional = ls_arena_new(&p->state->arena, node *, 1);
-        made->call->positional[0] = postfix(p, primary(p));
-        made->call->count = 1;
+        add(p, made, operand(p, 0, postfix(p, primary(p))));
     }
     return is_negated ? make(p, LS_JINJA_NOT, made, NULL) : made;
-}
-
-static node *call(parser *p, node *a)
-{
-    node *made = make(p, LS_JINJA_CALL, a, NULL);
-    made->call = arguments(p);
-    return made;
 }
 
 static node *postfix(parser *p, node *a)
@@ -277,7 +254,7 @@ static node *postfix(parser *p, node *a)
         if (is_op(p, '.') || is_op(p, '[')) {
             a = subscript(p, a);
         } else if (is_op(p, '(')) {
-            a = call(p, a);
+            a = arguments(p, make(p, LS_JINJA_CALL, a, NULL));
         } else {
             return a;
         }
@@ -305,7 +282,7 @@ static node *unary(parser *p, bool with_filters)
         } else if (skip_name(p, "is")) {
             a = test(p, a);
         } else if (is_op(p, '(')) {
-            a = call(p, a);
+            a = arguments(p, make(p, LS_JINJA_CALL, a, NULL));
         } else {
             break;
         }
@@ -313,135 +290,65 @@ static node *unary(parser *p, bool with_filters)
     return a;
 }
 
-static node *filtered_unary(parser *p)
-{
-    return unary(p, true);
-}
+/* The binary operators by precedence, from `or` to `**`; those that are words have one sign here. */
+enum { OR, AND, NOT, COMPARISON, SUM, CONCATENATION, PRODUCT, POWER, UNARY };
+static const uint16_t operators[UNARY][7] = {
+    [OR] = {LS_JINJA_OR},
+    [AND] = {LS_JINJA_AND},
+    [COMPARISON] = {LS_JINJA_OP('=', '='), LS_JINJA_OP('!', '='), LS_JINJA_OP('<', '='),
+                    LS_JINJA_OP('>', '='), '<', '>'},
+    [SUM] = {'+', '-'},
+    [CONCATENATION] = {'~'},
+    [PRODUCT] = {'*', '/', LS_JINJA_OP('/', '/'), '%'},
+    [POWER] = {LS_JINJA_OP('*', '*')},
+};
 
-/* Operands with operators of one precedence between them, grouped from the left. */
-static node *binary(parser *p, node *(*operand)(parser *), const uint16_t *ops)
+/* Skips an operator of this precedence and returns it; 0: none begins here. */
+static uint16_t skip_operator(parser *p, int level)
 {
-    node *a = operand(p);
-    for (;;) {
-        const uint16_t *op = ops;
-        while (*op && !is_op(p, *op)) {
-            op++;
-        }
-        if (!*op) {
-            return a;
-        }
-        a = make(p, LS_JINJA_BINARY, a, NULL);
-        a->op = *op;
-        next(p);
-        a->b = operand(p);
-    }
-}
-
-static node *power(parser *p)
-{
-    static const uint16_t ops[] = {LS_JINJA_OP('*', '*'), 0};
-    return binary(p, filtered_unary, ops);
-}
-
-static node *product(parser *p)
-{
-    static const uint16_t ops[] = {'*', '/', LS_JINJA_OP('/', '/'), '%', 0};
-    return binary(p, power, ops);
-}
-
-static node *concatenation(parser *p)
-{
-    node *first = product(p);
-    if (!is_op(p, '~')) {
-        return first;
-    }
-    node *made = make(p, LS_JINJA_CONCAT, NULL, NULL);
-    add(p, made, first);
-    while (skip_op(p, '~')) {
-        add(p, made, product(p));
-    }
-    return made;
-}
-
-static node *sum(parser *p)
-{
-    static const uint16_t ops[] = {'+', '-', 0};
-    return binary(p, concatenation, ops);
-}
-
-/* The comparison that begins here, 0 for none; it is skipped. */
-static uint16_t comparison_op(parser *p)
-{
-    static const uint16_t ops[] = {
-        LS_JINJA_OP('=', '='), LS_JINJA_OP('!', '='), LS_JINJA_OP('<', '='), LS_JINJA_OP('>', '='), '<', '>'};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        if (skip_op(p, ops[i])) {
-            return ops[i];
+    for (const uint16_t *op = operators[level]; *op; op++) {
+        if (*op == LS_JINJA_OR || *op == LS_JINJA_AND ? skip_name(p, *op == LS_JINJA_OR ? "or" : "and")
+                                                      : skip_op(p, *op)) {
+            return *op;
         }
     }
-    if (skip_name(p, "in")) {
-        return LS_JINJA_IN;
-    }
-    if (is_name(p->at, "not") && is_name(p->at + 1, "in")) {
+    if (level == COMPARISON && is_name(p->at, "not") && is_name(p->at + 1, "in")) {
         p->at += 2;
         return LS_JINJA_NOT_IN;
     }
-    return 0;
+    return level == COMPARISON && skip_name(p, "in") ? LS_JINJA_IN : 0;
 }
 
-static node *comparison(parser *p)
+/* Operands with operators of one precedence between them, grouped from the left; comparisons are
+ * a chain. */
+static node *binary(parser *p, int level)
 {
-    node *a = sum(p);
-    node *made = NULL;
-    for (uint16_t op = comparison_op(p); op; op = comparison_op(p)) {
-        if (!made) {
-            made = make(p, LS_JINJA_COMPARE, a, NULL);
+    bool is_negated = false, is_bool = false;
+    if (level == UNARY) {
+        return unary(p, true);
+    }
+    for (; level == NOT && skip_name(p, "not"); is_bool = true) {
+        is_negated = !is_negated;
+    }
+    node *a = binary(p, level + 1), *chain = NULL;
+    for (uint16_t op = skip_operator(p, level); op; op = skip_operator(p, level)) {
+        if (level == COMPARISON) {
+            chain = chain ? chain : make(p, LS_JINJA_COMPARE, a, NULL);
+            add(p, chain, operand(p, op, binary(p, level + 1)));
+        } else {
+            a = make(p, LS_JINJA_BINARY, a, NULL);
+            a->op = op;
+            a->b = binary(p, level + 1);
         }
-        uint16_t *ops = ls_arena_new(&p->state->arena, uint16_t, made->count + 1);
-        if (made->count > 0) {
-            memcpy(ops, made->ops, made->count * sizeof *ops);
-        }
-        ops[made->count] = op;
-        made->ops = ops;
-        add(p, made, sum(p));
     }
-    return made ? made : a;
-}
-
-static node *negation(parser *p)
-{
-    size_t count = 0;
-    while (skip_name(p, "not")) {
-        count++;
-    }
-    node *a = comparison(p);
-    /* not not not x is not x */
-    for (count = count > 2 ? 2 - count % 2 : count; count > 0; count--) {
-        a = make(p, LS_JINJA_NOT, a, NULL);
-    }
-    return a;
-}
-
-static node *conjunction(parser *p)
-{
-    node *a = negation(p);
-    while (skip_name(p, "and")) {
-        a = make(p, LS_JINJA_AND, a, NULL);
-        a->b = negation(p);
-    }
-    return a;
+    a = chain ? chain : a;
+    a = is_bool ? make(p, LS_JINJA_NOT, a, NULL) : a;
+    return is_bool && !is_negated ? make(p, LS_JINJA_NOT, a, NULL) : a;
 }
 
 static node *disjunction(parser *p)
 {
-    if (!enter(p)) {
-        return make(p, LS_JINJA_CONST, NULL, NULL);
-    }
-    node *a = conjunction(p);
-    while (skip_name(p, "or")) {
-        a = make(p, LS_JINJA_OR, a, NULL);
-        a->b = conjunction(p);
-    }
+    node *a = enter(p) ? binary(p, OR) : make(p, LS_JINJA_CONST, NULL, NULL);
     p->state->depth--;
     return a;
 }

@@ -106,18 +106,6 @@ static void load(symbols *s, ls_jv name)
 
 typedef void (*visitor)(symbols *s, node *n);
 
-static void visit_call(symbols *s, ls_jinja_call_args *call, visitor visit)
-{
-    for (size_t i = 0; i < call->count; i++) {
-        visit(s, call->positional[i]);
-    }
-    for (size_t i = 0; i < call->named_count; i++) {
-        visit(s, call->named[i]);
-    }
-    visit(s, call->star);
-    visit(s, call->star_star);
-}
-
 static void visit_children(symbols *s, node *n, visitor visit)
 {
     visit(s, n->a);
@@ -125,9 +113,6 @@ static void visit_children(symbols *s, node *n, visitor visit)
     visit(s, n->body);
     for (size_t i = 0; i < n->count; i++) {
         visit(s, n->items[i]);
-    }
-    if (n->call) {
-        visit_call(s, n->call, visit);
     }
     for (size_t i = 0; n->scope && i < n->scope->default_count; i++) {
         visit(s, n->scope->defaults[i]);

@@ -296,7 +296,7 @@ static void call_block(ls_jinja_state *state, const node *n)
         return;
     }
     const ls_jv callee = ls_jinja_evaluate(state, n->b->a);
-    ls_jinja_args args = ls_jinja_arguments(state, n->b->call);
+    ls_jinja_args args = ls_jinja_arguments(state, n->b);
     if (!args.keywords) {
         args.keywords = ls_jinja_dict_new(state, 1);
     }
