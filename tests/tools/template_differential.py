@@ -61,7 +61,7 @@ VARIABLES = {
 NAMES = [k for k in VARIABLES if k != "template_date"] + ["missing"]
 FILTERS = """abs|attr('x')|capitalize|count|d('D')|default('D',true)|default|dictsort|dictsort(true)
 dictsort(false,'value')|dictsort(reverse=true)|e|escape|first|float|float(1.5)|groupby('name')|indent|indent(2)|indent(3,true)
-indent(1,true,true)|indent('> ')|int|int(7)|int(0,16)|items|list|join|join(', ')|join('-','name')|join(attribute='v')|last|length|list|lower
+indent(1,true,true)|indent('> ')|int|int(7)|items|list|join|join(', ')|join('-','name')|join(attribute='v')|last|length|list|lower
 map('upper')|list|map(attribute='name')|list|map(attribute='q',default='?')|list|map('int')|list|max|max(attribute='v')|min|min(attribute='name')
 reject|list|reject('odd')|list|rejectattr('role')|list|rejectattr('v','gt',1)|list|replace('o','0')|replace('l','L',1)|replace('','-')|reverse
 reverse|list|round|round(1)|round(2,'floor')|round(0,'ceil')|round(-1)|safe|select|list|select('string')|list|select('in',[1,2])|list
@@ -85,7 +85,7 @@ OPERATORS = "+ - * / // % ** ~ == != < > <= >= and or in".split() + ["not in", "
 def literal(r):
     return r.choice(["1", "0", "-1", "2.5", "1e3", "10**3", "'a'", "\"b'c\"", "'\\n'", "'\\u00e9\\x41\\\\'", "''", "true", "none", "[]", "{}", "()",
                      "[1,'a',none]", "(1,)", "(1, 2)", "{'a': 1, 2: [3]}", "range(3)", "range(1,8,3)|list", "dict(a=1)", "'%s'", "'%d-%s'", "'{}'",
-                     "0x1f", "1_000", "'a' 'b'", "namespace(a=1)", "namespace(a=1).a", "'%05.1f'", "'{:>8}|{!r}'", "1.0", "1e16", "123456789.123",
+                     "'a' 'b'", "namespace(a=1)", "namespace(a=1).a", "'%05.1f'", "'{}|{!r}'", "1.0", "1e16", "123456789.123",
                      "0.1", "-0.0", "1e-5", "100000000000000000.0", "7", "3", "10"])
 
 

@@ -64,11 +64,26 @@ static ls_status find_source(const ls_invocation *invocation, ls_template_source
 
 /* ---- the input ---- */
 
+/* Not ls_json_load: text may have zero bytes, and whole numbers must be exact, since they are
+ * printed. */
+static ls_status parse_input(const char *text, size_t bytes, const char *name, json_t **input_out)
+{
+    json_error_t error;
+    *input_out = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
+    return *input_out
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA, "%s:%d: not valid JSON, or a number that is too large: %s (column %d)",
+                         name, error.line, error.text, error.column);
+}
+
 static ls_status read_input(const ls_invocation *invocation, json_t **input_out)
 {
     const char *path = ((const template_settings *)invocation->settings)->input;
     if (strcmp(path, "-") != 0) {
-        return ls_json_load(path, INPUT_BYTES_MAX, input_out);
+        char *content = NULL;
+        size_t bytes = 0;
+        LS_TRY(ls_file_read(invocation->arena, path, INPUT_BYTES_MAX, &content, &bytes));
+        return parse_input(content, bytes, path, input_out);
     }
     ls_text text = {0};
     char block[65536];
@@ -79,7 +94,7 @@ static ls_status read_input(const ls_invocation *invocation, json_t **input_out)
     const ls_status status =
         text.bytes > INPUT_BYTES_MAX
             ? ls_fail(LS_ERR_DATA, "standard input is longer than 256 MiB")
-            : ls_json_parse(ls_text_string(&text), text.bytes, "standard input", input_out);
+            : parse_input(ls_text_string(&text), text.bytes, "standard input", input_out);
     ls_text_release(&text);
     return status;
 }

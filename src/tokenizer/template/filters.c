@@ -166,46 +166,24 @@ static bool parse_float(ls_jinja_state *state, ls_jv v, double *value_out)
     return *end == '\0';
 }
 
-/* Python's int(text, base). */
-static bool parse_whole(ls_jinja_state *state, ls_jv v, int base, int64_t *value_out)
+/* Python's int(text). */
+static bool parse_whole(ls_jinja_state *state, ls_jv v, int64_t *value_out)
 {
     char text[64], *end;
-    if (!clean_number(state, v, text)) {
-        return false;
-    }
-    const char *digits = text + (*text == '-' || *text == '+');
-    const char letter = digits[0] == '0' ? (char)(digits[1] | 32) : 0;
-    const int named = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
-    char number[66];
-    if (named && (base == named || base == 0)) {
-        snprintf(number, sizeof number, "%s%s", *text == '-' ? "-" : "", digits + 2);
-        base = named;
-    } else {
-        if (base == 0 && digits[0] == '0' && strspn(digits, "0") != strlen(digits)) {
-            return false;
-        }
-        snprintf(number, sizeof number, "%s", text);
-        base = base == 0 ? 10 : base;
-    }
-    const char *first = number + (*number == '-' || *number == '+');
-    if (!(*first >= '0' && *first <= '9') && !((*first | 32) >= 'a' && (*first | 32) <= 'z')) {
-        return false;
-    }
-    if (base == 16 && first[0] == '0' && (first[1] | 32) == 'x') {
+    if (!clean_number(state, v, text) || strspn(text, "+-0123456789") != strlen(text)) {
         return false;
     }
     errno = 0;
-    *value_out = strtoll(number, &end, base);
+    *value_out = strtoll(text, &end, 10);
     if (errno == ERANGE) {
         ls_jinja_unsupported(state, "whole numbers beyond 64 bits are not supported");
     }
-    return *end == '\0';
+    return *end == '\0' && end > text;
 }
 
 static ls_jv filter_int(ls_jinja_state *state, const use *u)
 {
     const ls_jv otherwise = ls_jv_is_absent(u->given[0]) ? ls_jv_int(0) : u->given[0];
-    const int64_t base = ls_jv_is_absent(u->given[1]) ? 10 : ls_jv_whole(u->given[1]);
     int64_t value;
     double real;
     if (u->self.kind == LS_JV_UNDEFINED) {
@@ -214,10 +192,10 @@ static ls_jv filter_int(ls_jinja_state *state, const use *u)
     if (ls_jv_is_whole(u->self)) {
         return ls_jv_int(ls_jv_whole(u->self));
     }
-    if (base != 0 && (base < 2 || base > 36)) {
-        return otherwise;
+    if (!ls_jv_is_absent(u->given[1])) {
+        return ls_jinja_unsupported(state, "int() with a base is not supported");
     }
-    if (u->self.kind == LS_JV_STRING && parse_whole(state, u->self, (int)base, &value)) {
+    if (u->self.kind == LS_JV_STRING && parse_whole(state, u->self, &value)) {
         return ls_jv_int(value);
     }
     if (!parse_float(state, u->self, &real) || !isfinite(real)) {
@@ -297,7 +275,7 @@ static ls_jv filter_round(ls_jinja_state *state, const use *u)
     /* func(value * 10 ** precision) / 10 ** precision */
     const double unit = pow(10.0, (double)places);
     const double scaled = ls_jv_real(u->self) * unit;
-    return ls_jv_float((ls_jv_is(u->given[1], "ceil") ? ceil(scaled) : floor(scaled)) / unit);
+    return ls_jv_float(((ls_jv_is(u->given[1], "ceil") ? ceil(scaled) : floor(scaled)) + 0.0) / unit);
 }
 
 /* ---- any value ---- */

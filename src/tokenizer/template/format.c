@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * text % values and text.format(...): what chat templates use of Python's two languages of formats.
- * Fill, alignment, sign, width, precision and the types s r d i x X o e f g (and E F G) are there;
- * the rest is named as not supported.
+ * The first has sign, width, precision and the types s r d i u x X o e f g (and E F G); the second
+ * has fields with a name or number, without a format. The rest is named as not supported.
  */
 #include "tokenizer/template/jinja.h"
-#include "tokenizer/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +15,7 @@ enum { WIDTH_MAX = 1000, PRECISION_MAX = 300 };
 /* What one value is written with. */
 typedef struct spec {
     ls_jv fill;           /* one character */
-    char align;           /* '<', '>', '^', '=' (after the sign), or 0 for what the type has */
+    char align;           /* '<', '>' or '=' (after the sign) */
     char sign;            /* '+', ' ' or 0 */
     int width, precision; /* precision: -1 for none */
     char type;            /* 0: none given */
@@ -27,7 +26,7 @@ static void pad(ls_jinja_state *state, const spec *s, ls_jv text, size_t sign, l
 {
     const size_t length = ls_jinja_characters(text);
     const size_t missing = (size_t)s->width > length ? (size_t)s->width - length : 0;
-    const size_t before = s->align == '>' ? missing : s->align == '^' ? missing / 2 : 0;
+    const size_t before = s->align == '>' ? missing : 0;
     for (size_t i = 0; i < before; i++) {
         ls_jinja_append(state, out, s->fill);
     }
@@ -69,9 +68,6 @@ static void write_number(ls_jinja_state *state, const spec *s, ls_jv value, ls_t
         break;
     case 'o':
         ls_text_printf(&text, "%" PRIo64, size);
-        break;
-    case 0:
-        ls_jinja_float_repr(fabs(real), &text);
         break;
     default:
         snprintf(digits, sizeof digits,
@@ -235,9 +231,6 @@ static ls_jv field_value(ls_jinja_state *state, const ls_jinja_args *args, ls_jv
 {
     size_t at = 0;
     int index = read_count(name, &at);
-    if (memchr(name.text, '.', name.bytes) || memchr(name.text, '[', name.bytes)) {
-        return ls_jinja_unsupported(state, "attributes and items in format() are not supported");
-    }
     if (name.bytes == 0 || at == name.bytes) {
         if ((*next > 0 && name.bytes > 0) || (*next == SIZE_MAX && name.bytes == 0)) {
             return ls_jinja_refuse(state, "cannot mix automatic and numbered fields in format()");
@@ -252,68 +245,22 @@ static ls_jv field_value(ls_jinja_state *state, const ls_jinja_args *args, ls_jv
     return found ? *found : ls_jinja_refuse(state, "KeyError: '%.*s'", (int)name.bytes, name.text);
 }
 
-/* [[fill]align][sign][0][width][.precision][type] */
-static void read_spec(ls_jinja_state *state, ls_jv text, ls_jv value, spec *s)
-{
-    uint32_t c;
-    size_t at = 0;
-    const unsigned first = text.bytes > 0 ? ls_utf8_valid_decode(text.text, &c) : 0;
-    const bool is_number = ls_jv_is_number(value) && value.kind != LS_JV_BOOL;
-    if (first > 0 && first < text.bytes && text.text[first] && strchr("<>=^", text.text[first])) {
-        s->fill = ls_jv_text(text.text, first);
-        s->align = text.text[first];
-        at = first + 1;
-    } else if (text.bytes > 0 && text.text[0] && strchr("<>=^", text.text[0])) {
-        s->align = text.text[at++];
-    }
-    if (at < text.bytes && text.text[at] && strchr("+- ", text.text[at])) {
-        s->sign = text.text[at] == '-' ? 0 : text.text[at];
-        at++;
-        s->type = is_number ? 0 : '!';
-    }
-    if (at < text.bytes && text.text[at] == '0' && !s->align && is_number) {
-        s->align = '=';
-        s->fill = ls_jv_text("0", 1);
-    }
-    const bool is_sized = read_size(text, &at, s);
-    if (at + 1 == text.bytes && !s->type) {
-        s->type = text.text[at++];
-    } else if (!s->type && value.kind != LS_JV_FLOAT) {
-        s->type = is_number ? 'd' : 's';
-    }
-    const bool fits = s->type == 0 ? s->precision < 0
-                      : is_number  ? strchr(value.kind == LS_JV_FLOAT ? "eEfFgG" : "dxXoeEfFgG", s->type) &&
-                                        !(strchr("dxXo", s->type) && s->precision >= 0)
-                                  : s->type == 's' && value.kind == LS_JV_STRING && s->align != '=';
-    if (!is_sized || !fits || at != text.bytes) {
-        ls_jinja_unsupported(state, "the format '%.*s' of a %s is not supported", (int)text.bytes, text.text,
-                             ls_jv_type(value));
-    }
-    s->align = s->align ? s->align : is_number ? '>' : '<';
-}
-
 static void one_field(ls_jinja_state *state, const ls_jinja_args *args, ls_jv field, size_t *next,
                       ls_text *out)
 {
-    const char *colon = memchr(field.text, ':', field.bytes), *end = field.text + field.bytes;
-    const char *name_end = colon ? colon : end;
-    const bool is_repr = name_end - field.text >= 2 && memcmp(name_end - 2, "!r", 2) == 0;
-    const ls_jv name = ls_jv_text(field.text, (size_t)(name_end - field.text) - (is_repr ? 2 : 0));
-    if (memchr(field.text, '{', field.bytes) || memchr(name.text, '!', name.bytes)) {
-        ls_jinja_unsupported(state, "fields in fields and conversions but !r are not supported in format()");
-        return;
-    }
-    ls_jv value = field_value(state, args, name, next);
-    spec s = {.fill = ls_jv_text(" ", 1), .precision = -1, .type = is_repr ? 'r' : 's', .align = '<'};
-    if (colon && colon + 1 < end && !state->failed) {
-        s = (spec){.fill = s.fill, .precision = -1};
-        if (is_repr) {
-            ls_jinja_unsupported(state, "!r with a format is not supported");
+    const bool is_repr = field.bytes >= 2 && memcmp(field.text + field.bytes - 2, "!r", 2) == 0;
+    const ls_jv name = ls_jv_text(field.text, field.bytes - (is_repr ? 2 : 0));
+    for (size_t i = 0; i < name.bytes; i++) {
+        if (name.text[i] && strchr(":!{.[", name.text[i])) {
+            ls_jinja_unsupported(state,
+                                 "the field {%.*s} of format() is not supported: it may have a name or "
+                                 "number, and !r",
+                                 (int)field.bytes, field.text);
         }
-        read_spec(state, ls_jv_text(colon + 1, (size_t)(end - colon - 1)), value, &s);
     }
+    const ls_jv value = field_value(state, args, name, next);
     if (!state->failed) {
-        write_value(state, &s, value, out);
+        (is_repr ? ls_jv_repr : ls_jv_print)(state, value, out);
     }
 }
 

@@ -121,12 +121,9 @@ static const ls_jinja_builtin functions[] = {
 
 ls_jv ls_jinja_global_find(ls_jv name)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (ls_jv_is(name, functions[i].name)) {
-            return (ls_jv){.kind = LS_JV_FUNCTION, .function = &functions[i]};
-        }
-    }
-    return ls_jv_undefined();
+    const ls_jinja_builtin *found =
+        ls_jinja_builtin_find(functions, sizeof functions / sizeof *functions, name);
+    return found ? (ls_jv){.kind = LS_JV_FUNCTION, .function = found} : ls_jv_undefined();
 }
 
 /* ---- loops ---- */
@@ -253,74 +250,60 @@ static const ls_jinja_builtin dict_methods[] = {
 static const ls_jinja_builtin list_methods[] = {
     {"count", "/!value", list_count}, {"index", "/!value", list_index}, {"copy", "", copy}};
 
-/* Attributes that the sandbox hides, and those that we do not have. */
-static const char *const hidden_of_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
-static const char *const hidden_of_list[] = {"append", "clear",  "pop",    "reverse", "insert",
-                                             "sort",   "extend", "remove", NULL};
-static const char *const unknown_of_dict[] = {"fromkeys", NULL};
-static const char *const unknown_of_text[] = {"casefold", "encode",       "expandtabs", "format_map",
-                                              "isascii",  "isidentifier", "isnumeric",  "isprintable",
-                                              "istitle",  "maketrans",    "translate",  NULL};
-static const char *const unknown_of_number[] = {
-    "real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
-    "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex",    NULL};
-static const char *const unknown_of_macro[] = {"name",          "arguments",       "caller", "catch_kwargs",
-                                               "catch_varargs", "explicit_caller", NULL};
-static const char *const unknown_of_view[] = {"isdisjoint", "mapping", NULL};
-static const char *const unknown_of_range[] = {"start", "stop", "step", "count", "index", NULL};
-static const char *const unknown_of_iterator[] = {"send", "throw", "close", NULL};
-static const char *const none[] = {NULL};
-
-static bool is_one_of(ls_jv name, const char *const *names)
-{
-    for (; *names; names++) {
-        if (ls_jv_is(name, *names)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What values of a kind have. */
+/* What values of a kind have: methods, attributes that the sandbox hides, and those that we do not
+ * have. */
 typedef struct attributes {
     const ls_jinja_builtin *methods;
     size_t count;
-    const char *const *hidden, *const *unknown;
+    const char *hidden, *unknown;
 } attributes;
+
+#define NUMBER_ATTRIBUTES                                                                                    \
+    "real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "   \
+    "is_integer hex fromhex"
 
 static attributes attributes_of(ls_jv v)
 {
-#define OF(methods, hidden, unknown)                                                                         \
-    (attributes)                                                                                             \
-    {                                                                                                        \
-        methods, sizeof(methods) / sizeof *(methods), hidden, unknown                                        \
-    }
     switch (v.kind) {
     case LS_JV_STRING:
-        return (attributes){ls_jinja_text_methods, ls_jinja_text_method_count, none, unknown_of_text};
+        return (attributes){
+            ls_jinja_text_methods, ls_jinja_text_method_count, "",
+            "casefold encode expandtabs format_map isascii isidentifier isnumeric isprintable "
+            "istitle maketrans translate"};
     case LS_JV_DICT:
-        return OF(dict_methods, hidden_of_dict, unknown_of_dict);
+        return (attributes){dict_methods, sizeof dict_methods / sizeof *dict_methods,
+                            "clear pop popitem setdefault update", "fromkeys"};
     case LS_JV_LIST:
-        return OF(list_methods, hidden_of_list, none);
+        return (attributes){list_methods, 3, "append clear pop reverse insert sort extend remove", ""};
     case LS_JV_TUPLE:
-        return (attributes){list_methods, 2, none, none};
+        return (attributes){list_methods, 2, "", ""};
     case LS_JV_LOOP:
-        return OF(loop_methods, none, none);
+        return (attributes){loop_methods, sizeof loop_methods / sizeof *loop_methods, "", ""};
     case LS_JV_BOOL:
     case LS_JV_INT:
     case LS_JV_FLOAT:
-        return (attributes){NULL, 0, none, unknown_of_number};
+        return (attributes){NULL, 0, "", NUMBER_ATTRIBUTES};
     case LS_JV_MACRO:
-        return (attributes){NULL, 0, none, unknown_of_macro};
+        return (attributes){NULL, 0, "", "name arguments caller catch_kwargs catch_varargs explicit_caller"};
     case LS_JV_VIEW:
-        return (attributes){NULL, 0, none, unknown_of_view};
     case LS_JV_RANGE:
-        return (attributes){NULL, 0, none, unknown_of_range};
     case LS_JV_ITERATOR:
-        return (attributes){NULL, 0, none, unknown_of_iterator};
+        return (attributes){NULL, 0, "", "isdisjoint mapping start stop step count index send throw close"};
     default:
-        return (attributes){NULL, 0, none, none};
+        return (attributes){NULL, 0, "", ""};
     }
+}
+
+static bool is_one_of(ls_jv name, const char *names)
+{
+    while (*names) {
+        const size_t bytes = strcspn(names, " ");
+        if (name.bytes == bytes && memcmp(name.text, names, bytes) == 0) {
+            return true;
+        }
+        names += bytes + (names[bytes] == ' ');
+    }
+    return false;
 }
 
 bool ls_jinja_method_find(ls_jinja_state *state, ls_jv self, ls_jv name, ls_jv *value_out)
@@ -329,13 +312,12 @@ bool ls_jinja_method_find(ls_jinja_state *state, ls_jv self, ls_jv name, ls_jv *
     if (self.kind == LS_JV_LOOP && loop_property(state, self.loop, name, value_out)) {
         return true;
     }
-    for (size_t i = 0; i < has.count; i++) {
-        if (ls_jv_is(name, has.methods[i].name)) {
-            ls_jinja_method *method = ls_jinja_take(state, sizeof *method);
-            *method = (ls_jinja_method){.self = self, .builtin = &has.methods[i]};
-            *value_out = (ls_jv){.kind = LS_JV_METHOD, .method = method};
-            return true;
-        }
+    const ls_jinja_builtin *found = ls_jinja_builtin_find(has.methods, has.count, name);
+    if (found) {
+        ls_jinja_method *method = ls_jinja_take(state, sizeof *method);
+        *method = (ls_jinja_method){.self = self, .builtin = found};
+        *value_out = (ls_jv){.kind = LS_JV_METHOD, .method = method};
+        return true;
     }
     if (is_one_of(name, has.unknown)) {
         ls_jinja_unsupported(state, "'%.*s' of a %s is not supported", (int)name.bytes, name.text,

@@ -279,11 +279,11 @@ typedef struct ls_jinja_state {
 
 /* ---- state ---- */
 
-/* The first failure counts; "NAME, line N: " comes before the text. */
-void ls_jinja_fail(ls_jinja_state *state, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
-/* Python's TypeError and the like: LS_ERR_DATA; returns an undefined value. */
-ls_jv ls_jinja_refuse(ls_jinja_state *state, const char *format, ...) LS_PRINTF(2, 3);
-ls_jv ls_jinja_unsupported(ls_jinja_state *state, const char *format, ...) LS_PRINTF(2, 3);
+/* The first failure counts; "NAME, line N: " comes before the text. Returns an undefined value. */
+ls_jv ls_jinja_fail(ls_jinja_state *state, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
+/* What Python refuses, and what we do not have. */
+#define ls_jinja_refuse(state, ...)      ls_jinja_fail(state, LS_ERR_DATA, __VA_ARGS__)
+#define ls_jinja_unsupported(state, ...) ls_jinja_fail(state, LS_ERR_UNSUPPORTED, __VA_ARGS__)
 /* Counts work: one step, and one for each 64 bytes. */
 void ls_jinja_spend(ls_jinja_state *state, size_t bytes);
 /* Memory of the rendering. NULL when the limit is met and bytes > 4096. */

@@ -130,80 +130,42 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits with single underscores between them, copied without; returns their end. */
-static const char *digits(const lexer *l, const char *at, ls_text *out)
+/* Appends the digits at `at`; returns their end. */
+static const char *digits(const char *at, ls_text *out)
 {
-    while (at < l->end && (is_digit(*at) || (*at == '_' && at + 1 < l->end && is_digit(at[1])))) {
-        if (*at != '_') {
-            ls_text_append_bytes(out, at, 1);
-        }
-        at++;
-    }
-    return at;
+    const size_t count = strspn(at, "0123456789");
+    ls_text_append_bytes(out, at, count);
+    return at + count;
 }
 
-static const char *based_number(const lexer *l, const char *at, int base, ls_text *out)
-{
-    for (; at < l->end; at++) {
-        const char c = *at == '_' && at + 1 < l->end ? at[1] : *at;
-        const int digit = is_digit(c)                          ? c - '0'
-                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                               : 99;
-        if (digit >= base) {
-            break;
-        }
-        if (*at != '_') {
-            ls_text_append_bytes(out, at, 1);
-        }
-    }
-    return at;
-}
-
-static const char *fraction(const lexer *l, const char *at, ls_text *out)
-{
-    const char *whole = at;
-    if (at + 1 < l->end && *at == '.' && is_digit(at[1])) {
-        ls_text_append(out, ".");
-        at = digits(l, at + 1, out);
-    }
-    if (at + 1 < l->end && (*at | 32) == 'e') {
-        const char *exponent = at + 1;
-        exponent += exponent < l->end && (*exponent == '+' || *exponent == '-');
-        if (exponent < l->end && is_digit(*exponent)) {
-            ls_text_append_bytes(out, at, (size_t)(exponent - at));
-            at = digits(l, exponent, out);
-        }
-    }
-    return at == whole ? NULL : at;
-}
-
+/* Tags are followed by a zero byte at the latest, so that strspn ends. */
 static void read_number(lexer *l)
 {
     ls_text text = {0};
-    const char letter = l->at + 1 < l->end ? l->at[1] | 32 : 0;
-    const int base = *l->at != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
-    ls_jinja_token *token = push(l, LS_TOKEN_CONST);
-    const char *end = base == 10 ? digits(l, l->at, &text) : based_number(l, l->at + 2, base, &text);
     const bool after_dot = l->at > l->text && l->at[-1] == '.';
-    const char *real = base == 10 && !after_dot ? fraction(l, end, &text) : NULL;
-    if (real) {
-        end = real;
-        token->value = ls_jv_float(strtod(ls_text_string(&text), NULL));
-    } else {
-        /* A number that begins with zero is zero, and what follows is another token. */
-        if (base == 10 && text.bytes > 1 && text.data[0] == '0') {
-            end = l->at + strspn(l->at, "0");
-            ls_text_clear(&text);
-            ls_text_append(&text, "0");
-        } else if (text.bytes == 0) {
-            end = l->at + 1;
-            ls_text_append(&text, "0");
-        }
-        errno = 0;
-        token->value = ls_jv_int(strtoll(ls_text_string(&text), NULL, base));
-        if (errno == ERANGE) {
-            fail(l, LS_ERR_UNSUPPORTED, "whole numbers beyond 64 bits are not supported");
-        }
+    const char *end = digits(l->at, &text);
+    bool is_real = false;
+    if (*end == '.' && is_digit(end[1]) && !after_dot) {
+        is_real = true;
+        ls_text_append(&text, ".");
+        end = digits(end + 1, &text);
+    }
+    const char *exponent = end + 1 + ((*end | 32) == 'e' && (end[1] == '+' || end[1] == '-'));
+    if ((*end | 32) == 'e' && is_digit(*exponent) && !after_dot) {
+        is_real = true;
+        ls_text_append_bytes(&text, end, (size_t)(exponent - end));
+        end = digits(exponent, &text);
+    }
+    errno = 0;
+    ls_jinja_token *token = push(l, LS_TOKEN_CONST);
+    token->value = is_real ? ls_jv_float(strtod(ls_text_string(&text), NULL))
+                           : ls_jv_int(strtoll(ls_text_string(&text), NULL, 10));
+    if (errno == ERANGE && !is_real) {
+        fail(l, LS_ERR_UNSUPPORTED, "whole numbers beyond 64 bits are not supported");
+    } else if (*end == '_' || (*end && strchr("xXoObB", *end) && text.bytes == 1)) {
+        fail(l, LS_ERR_UNSUPPORTED, "numbers with _ or in another base than 10 are not supported");
+    } else if (!is_real && text.bytes > 1 && text.data[0] == '0' && token->value.integer != 0) {
+        fail(l, LS_ERR_DATA, "a number begins with 0");
     }
     ls_text_release(&text);
     advance(l, end);

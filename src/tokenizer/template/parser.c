@@ -290,7 +290,7 @@ static node *unary(parser *p, bool with_filters)
     return a;
 }
 
-/* The binary operators by precedence, from `or` to `**`; those that are words have one sign here. */
+/* The binary operators by precedence, from `or` to `**`; words have one sign here. */
 enum { OR, AND, NOT, COMPARISON, SUM, CONCATENATION, PRODUCT, POWER, UNARY };
 static const uint16_t operators[UNARY][7] = {
     [OR] = {LS_JINJA_OR},

@@ -35,7 +35,7 @@ static int64_t whole(ls_jinja_state *state, ls_jv v, int64_t otherwise)
 
 /* ---- splitting ---- */
 
-/* Pieces between white space; from the right when `limit` counts there. */
+/* Pieces between white space. */
 static void split_spaces(ls_jinja_state *state, ls_jv text, int64_t limit, ls_jinja_list *pieces)
 {
     size_t at = 0;
@@ -72,35 +72,6 @@ static void reverse(ls_jinja_list *list)
     }
 }
 
-static void split_spaces_right(ls_jinja_state *state, ls_jv text, int64_t limit, ls_jinja_list *pieces)
-{
-    size_t end = text.bytes;
-    for (;;) {
-        const ls_jv rest = ls_jinja_strip(state, part(text, 0, end), ls_jv_none(), false, true);
-        end = rest.bytes;
-        if (end == 0 || state->failed) {
-            break;
-        }
-        if (limit-- == 0) {
-            ls_jv_push(state, pieces, rest);
-            break;
-        }
-        size_t from = end;
-        while (from > 0) {
-            uint32_t c;
-            const size_t before = ls_utf8_previous(text.text, from - 1);
-            ls_utf8_valid_decode(text.text + before, &c);
-            if (ls_jinja_is_space(c)) {
-                break;
-            }
-            from = before;
-        }
-        ls_jv_push(state, pieces, part(text, from, end));
-        end = from;
-    }
-    reverse(pieces);
-}
-
 /* The last place of `needle` in text[from, to). */
 static size_t find_last(ls_jinja_state *state, ls_jv text, size_t from, size_t to, ls_jv needle)
 {
@@ -121,7 +92,10 @@ static ls_jv split(ls_jinja_state *state, const use *u)
     int64_t limit = whole(state, u->given[1], -1);
     const ls_jv pieces = ls_jv_list(state, LS_JV_LIST, 0);
     if (ls_jv_is_absent(separator) || separator.kind == LS_JV_NONE) {
-        (from_right ? split_spaces_right : split_spaces)(state, text, limit, pieces.list);
+        if (from_right && limit >= 0) {
+            return ls_jinja_unsupported(state, "rsplit() at white space with a limit is not supported");
+        }
+        split_spaces(state, text, limit, pieces.list);
         return pieces;
     }
     if (!need_text(state, separator)) {

@@ -7,41 +7,17 @@
 
 /* ---- the state ---- */
 
-void ls_jinja_fail(ls_jinja_state *state, ls_status status, const char *format, ...)
+ls_jv ls_jinja_fail(ls_jinja_state *state, ls_status status, const char *format, ...)
 {
-    if (state->failed) {
-        return;
+    if (!state->failed) {
+        ls_text text = {0};
+        va_list args;
+        va_start(args, format);
+        ls_text_vprintf(&text, format, args);
+        va_end(args);
+        state->failed = ls_fail(status, "%s, line %u: %s", state->name, state->line, ls_text_string(&text));
+        ls_text_release(&text);
     }
-    ls_text text = {0};
-    va_list args;
-    va_start(args, format);
-    ls_text_vprintf(&text, format, args);
-    va_end(args);
-    state->failed = ls_fail(status, "%s, line %u: %s", state->name, state->line, ls_text_string(&text));
-    ls_text_release(&text);
-}
-
-ls_jv ls_jinja_refuse(ls_jinja_state *state, const char *format, ...)
-{
-    ls_text text = {0};
-    va_list args;
-    va_start(args, format);
-    ls_text_vprintf(&text, format, args);
-    va_end(args);
-    ls_jinja_fail(state, LS_ERR_DATA, "%s", ls_text_string(&text));
-    ls_text_release(&text);
-    return ls_jv_undefined();
-}
-
-ls_jv ls_jinja_unsupported(ls_jinja_state *state, const char *format, ...)
-{
-    ls_text text = {0};
-    va_list args;
-    va_start(args, format);
-    ls_text_vprintf(&text, format, args);
-    va_end(args);
-    ls_jinja_fail(state, LS_ERR_UNSUPPORTED, "%s", ls_text_string(&text));
-    ls_text_release(&text);
     return ls_jv_undefined();
 }
 
@@ -334,11 +310,11 @@ bool ls_jv_truth(ls_jinja_state *state, ls_jv v)
     }
 }
 
-static bool equal_items(ls_jinja_state *state, const ls_jv *a, const ls_jv *b, size_t count)
+static bool equal_lists(ls_jinja_state *state, const ls_jinja_list *a, const ls_jinja_list *b)
 {
-    bool are_equal = true;
-    for (size_t i = 0; i < count && are_equal; i++) {
-        are_equal = ls_jv_equal(state, a[i], b[i]);
+    bool are_equal = a->count == b->count;
+    for (size_t i = 0; i < a->count && are_equal; i++) {
+        are_equal = ls_jv_equal(state, a->items[i], b->items[i]);
     }
     return are_equal;
 }
@@ -360,16 +336,14 @@ static bool equal_numbers(ls_jv a, ls_jv b)
     }
     const double x = ls_jv_real(a), y = ls_jv_real(b);
     /* A whole number that no double equals is equal to none. */
-    return x == y && (!ls_jv_is_whole(a) || fabs(x) < 0x1p63) &&
-           (!ls_jv_is_whole(a) || (int64_t)x == ls_jv_whole(a)) &&
-           (!ls_jv_is_whole(b) || (fabs(y) < 0x1p63 && (int64_t)y == ls_jv_whole(b)));
+    const int64_t n = ls_jv_is_whole(a) ? ls_jv_whole(a) : ls_jv_is_whole(b) ? ls_jv_whole(b) : 0;
+    return x == y && (a.kind == b.kind || (fabs(x) < 0x1p63 && (int64_t)x == n));
 }
 
 static bool equal_containers(ls_jinja_state *state, ls_jv a, ls_jv b)
 {
     if (a.kind == LS_JV_LIST || a.kind == LS_JV_TUPLE) {
-        return a.list == b.list || (a.list->count == b.list->count &&
-                                    equal_items(state, a.list->items, b.list->items, a.list->count));
+        return a.list == b.list || equal_lists(state, a.list, b.list);
     }
     if (a.kind == LS_JV_DICT) {
         return a.dict == b.dict || equal_dicts(state, a.dict, b.dict);

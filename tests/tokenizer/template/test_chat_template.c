@@ -92,11 +92,10 @@ static void expression_has_pythons_operators(void **state)
          "yFalse x w"},
         {"{{ \"it's\" ~ 'say \"x\"' }} {{ [\"it's\", 'a\\\\b\\n'] }} {{ '\\x41\\u00e9\\101' }}",
          "it'ssay \"x\" [\"it's\", 'a\\\\b\\n'] AéA"},
-        {"{{ '%s-%05.1f-%d' % ('a', 2.25, 3) }} {{ '{} {n:>4}|{0!r}'.format('a', n=1) if false else "
-         "'{}{x:>3}'.format('a', x=1) }}",
-         "a-002.2-3 a  1"},
-        {"{{ 0x1f }} {{ 1_000 }} {{ 'a' 'b' }} {{ d.b + d['b'] }} {{ rows.0.v }} {{ -n }} {{ - 2 ** 2 }}",
-         "31 1000 ab 2 3 -5 4"});
+        {"{{ '%s-%05.1f-%d' % ('a', 2.25, 3) }} {{ '{} {n}|{{}}{!r}'.format(1, 'b', n=2) }}",
+         "a-002.2-3 1 2|{}'b'"},
+        {"{{ 1.5e3 }} {{ 10 }} {{ 'a' 'b' }} {{ d.b + d['b'] }} {{ rows.0.v }} {{ -n }} {{ - 2 ** 2 }}",
+         "1500.0 10 ab 2 3 -5 4"});
 }
 
 static void undefined_prints_nothing_and_refuses_use(void **state)
@@ -301,6 +300,8 @@ static void what_is_missing_is_named(void **state)
     refused_with("{{ s.encode() }}", LS_ERR_UNSUPPORTED, "'encode' of a str is not supported");
     refused_with("{{ 9223372036854775807 + 1 }}", LS_ERR_UNSUPPORTED, "beyond 64 bits");
     refused_with("{{ l|select }}", LS_ERR_UNSUPPORTED, "prints its address");
+    refused_with("{{ 0x1f }}", LS_ERR_UNSUPPORTED, "in another base than 10");
+    refused_with("{{ '{:>4}'.format(1) }}", LS_ERR_UNSUPPORTED, "the field {:>4} of format()");
     refused_with("{{ '\\ud83d' }}", LS_ERR_UNSUPPORTED, "surrogate");
 }
 
