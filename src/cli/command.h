@@ -129,6 +129,7 @@ extern const ls_command ls_command_eval;
 extern const ls_command ls_command_import;
 extern const ls_command ls_command_export;
 extern const ls_command ls_command_chat;
+extern const ls_command ls_command_pull;
 extern const ls_command ls_command_serve;
 /* cli/data */
 extern const ls_command ls_command_tokenize_train;

@@ -17,6 +17,7 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_import, true},
     {"Models", &ls_command_export, true},
     {"Models", &ls_command_chat, true},
+    {"Models", &ls_command_pull, false},
     {"Models", &ls_command_serve, true},
 
     {"Data", &ls_command_tokenize_train, false},

@@ -36,7 +36,7 @@ const ls_option_hint ls_command_synonyms[] = {
     {"evaluate validate test perplexity ppl score", "eval", ""},
     {"convert load hf from_hf import_hf", "import", "'lockstep export' writes Hugging Face folders"},
     {"save to_hf push upload", "export", "Nothing is sent anywhere"},
-    {"download pull fetch", NULL, "Lockstep downloads nothing; fetch a model with 'hf download ORG/NAME --local-dir DIR', then 'lockstep import DIR -o CKPT'"},
+    {"download fetch get clone", "pull", ""},
     {"tokenise tokenizer tokenization encode decode", "tokenize", ""},
     {"preprocess prepare tokenize_data prepare_data dataset", "data", ""},
     {"status squeue list ls jobs qstat queue show_jobs", "ps", ""},

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- the library ---- */
 
@@ -44,13 +45,53 @@ static void load(void)
 typedef struct transfer {
     const ls_http_request *request;
     ls_http_answer *answer;
+    CURL *handle;
     bool is_too_long;
+    ls_status taken; /* what `take` returned */
 } transfer;
+
+/* Copies the value of a header line if it has this name. */
+static void take_header(const char *line, size_t bytes, const char *name, char *value_out, size_t room)
+{
+    const size_t at = strlen(name);
+    if (bytes <= at || strncasecmp(line, name, at) != 0) {
+        return;
+    }
+    const char *from = line + at, *end = line + bytes;
+    while (from < end && (*from == ' ' || *from == '\t')) {
+        from++;
+    }
+    while (end > from && (end[-1] == '\r' || end[-1] == '\n' || end[-1] == ' ')) {
+        end--;
+    }
+    if ((size_t)(end - from) < room) {
+        memcpy(value_out, from, (size_t)(end - from));
+        value_out[end - from] = '\0';
+    }
+}
+
+static size_t take_headers(char *line, size_t size, size_t count, void *context)
+{
+    ls_http_answer *answer = ((transfer *)context)->answer;
+    const size_t bytes = size * count;
+    take_header(line, bytes, "location:", answer->location, sizeof answer->location);
+    take_header(line, bytes, "content-range:", answer->content_range, sizeof answer->content_range);
+    take_header(line, bytes, "retry-after:", answer->retry_after, sizeof answer->retry_after);
+    take_header(line, bytes, "x-error-message:", answer->error_message, sizeof answer->error_message);
+    return bytes;
+}
 
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
     transfer *t = context;
     const size_t bytes = size * count;
+    long code = 0;
+    curl.easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &code);
+    t->answer->code = (int)code;
+    if (t->request->take && (code == 200 || code == 206)) {
+        t->taken = t->request->take(t->request->context, t->answer, data, bytes);
+        return t->taken == LS_OK ? bytes : 0;
+    }
     if (bytes > LS_HTTP_BODY_BYTES_MAX - t->answer->bytes) {
         t->is_too_long = true;
         return 0; /* any other value ends the transfer */
@@ -81,7 +122,15 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
     curl.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1e3 * request->connect_timeout_s));
     curl.easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1e3 * request->timeout_s));
     curl.easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-    curl.easy_setopt(handle, CURLOPT_PROXY, "");
+    if (!request->uses_proxies) {
+        curl.easy_setopt(handle, CURLOPT_PROXY, "");
+    }
+    if (request->stall_s > 0.0) {
+        curl.easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl.easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, (long)(request->stall_s + 1.0));
+    }
+    curl.easy_setopt(handle, CURLOPT_HEADERFUNCTION, take_headers);
+    curl.easy_setopt(handle, CURLOPT_HEADERDATA, t);
     curl.easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
     curl.easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
     curl.easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
@@ -94,11 +143,15 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
 static ls_status explain(const transfer *t, CURLcode code)
 {
     const char *url = t->request->url, *what = curl.easy_strerror(code);
+    if (t->taken != LS_OK) {
+        return t->taken; /* its text stays */
+    }
     switch (code) {
     case CURLE_OK:
         return LS_OK;
     case CURLE_OPERATION_TIMEDOUT:
-        return ls_fail(LS_ERR_TIMEOUT, "%s did not answer within %g s", url, t->request->timeout_s);
+        return ls_fail(LS_ERR_TIMEOUT, "%s did not answer within %g s", url,
+                       t->request->stall_s > 0.0 ? t->request->stall_s : t->request->timeout_s);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
         return ls_fail(LS_ERR_INVALID, "%s is not a valid http:// or https:// address: %s", url, what);
@@ -140,7 +193,9 @@ ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
         ls_error_clear();
         answer_out->code = 0;
         answer_out->bytes = 0;
-        transfer t = {.request = request, .answer = answer_out};
+        answer_out->location[0] = answer_out->content_range[0] = '\0';
+        answer_out->retry_after[0] = answer_out->error_message[0] = '\0';
+        transfer t = {.request = request, .answer = answer_out, .handle = handle};
         status = perform(&t, handle, headers);
         curl.easy_cleanup(handle);
     }

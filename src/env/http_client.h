@@ -3,7 +3,8 @@
  * HTTP: one request at a time, with deadlines. A thin layer over libcurl.
  *
  * The library is loaded with the first request: linking it would cost every process of the program
- * 9 ms at its start. No proxies, redirects or cookies: a request goes only to the given address.
+ * 9 ms at its start. No redirects or cookies: a request goes only to the given address, and a
+ * caller that follows `location` decides what it sends there. No proxies unless asked for.
  * Blocking; thread-safe.
  */
 #ifndef LS_ENV_HTTP_CLIENT_H
@@ -12,10 +13,13 @@
 #include "base/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { LS_HTTP_BODY_BYTES_MAX = 64 * 1024 }; /* limit of an answer; longer ones are an error */
+
+struct ls_http_answer;
 
 typedef struct ls_http_request {
     const char *method;                  /* "GET", "PUT"; without a body */
@@ -24,10 +28,20 @@ typedef struct ls_http_request {
     double connect_timeout_s, timeout_s; /* > 0; timeout_s is for the whole request */
     /* when it is not 0 the request is given up within a second; NULL: never */
     const _Atomic uint32_t *cancel;
+    /* Given up when nothing arrives for so long; timeout_s may then be 0: no limit. 0: no such
+     * limit. */
+    double stall_s;
+    /* Takes the body of an answer of 200 or 206 as it comes, of any length, in place of
+     * answer->body; a status other than LS_OK ends the request with it. NULL: none. */
+    ls_status (*take)(void *context, const struct ls_http_answer *head, const void *data, size_t bytes);
+    void *context;
+    bool uses_proxies; /* those of the environment: https_proxy, no_proxy */
 } ls_http_request;
 
 typedef struct ls_http_answer {
     int code; /* 200, 404, ... */
+    /* Headers; "" if the answer lacks them or they are longer. */
+    char location[2048], content_range[128], retry_after[64], error_message[512];
     size_t bytes;
     char body[LS_HTTP_BODY_BYTES_MAX + 1]; /* zero-terminated */
 } ls_http_answer;

@@ -104,10 +104,11 @@ static bool is_hub_name(const char *path)
 static ls_status fail_missing(const char *path)
 {
     if (is_hub_name(path)) {
-        return ls_fail(LS_ERR_NOT_FOUND,
-                       "there is no folder %s here, and Lockstep does not download models: fetch it with 'hf "
-                       "download %s --local-dir DIR' and give DIR",
-                       path, path);
+        return ls_fail(
+            LS_ERR_NOT_FOUND,
+            "there is no folder %s here; if it is a model on a hub, fetch it with 'lockstep pull %s "
+            "-o DIR' and give DIR",
+            path, path);
     }
     return ls_fail(LS_ERR_NOT_FOUND,
                    "%s does not exist; a checkpoint, a run directory or a Hugging Face directory is needed",

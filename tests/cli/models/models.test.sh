@@ -185,7 +185,7 @@ for path in runs/none own/none "no folder/x" ./a/b; do
     says "$path does not exist"
 done
 expect 2 "$LOCKSTEP" eval meta-llama/Llama-2-7b --data text.txt
-says "hf download meta-llama/Llama-2-7b"
+says "lockstep pull meta-llama/Llama-2-7b"
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir damaged
 for file in damaged/checkpoints/12/*.safetensors; do
     dd if=/dev/zero of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) count=64 conv=notrunc status=none

@@ -42,7 +42,7 @@ done
 # ---- what is no model ----
 
 expect 2 "$LOCKSTEP" import meta-llama/Llama-2-7b -o x
-says "there is no folder meta-llama/Llama-2-7b here" "hf download meta-llama/Llama-2-7b --local-dir DIR"
+says "there is no folder meta-llama/Llama-2-7b here" "lockstep pull meta-llama/Llama-2-7b -o DIR"
 mkdir adapter && echo '{}' >adapter/adapter_config.json
 expect 2 "$LOCKSTEP" import adapter -o x
 says "adapter is an adapter (LoRA" "merge it into its base model"
