@@ -126,10 +126,11 @@ def name(r):
     return r.choice(["a", "b", "c", "s", "n"])
 
 
-def simple(r):
-    return r.choice([name(r), name(r), "1", "'v'", f"({name(r)} ~ 'x')", "ns.v", "x", "loop.index", "loop.last", "loop.length", "loop.first",
-                     "loop.revindex", "loop.previtem", "loop.nextitem", "loop.cycle('p','q')", "loop.changed(x)", "loop.depth", "m(1)", "m()", "m(q=2)", "caller()",
-                     "varargs", "kwargs", "m2(n)", "p", "q", "loop"])
+def simple(r, in_loop):
+    inside = ["loop.index", "loop.last", "loop.length", "loop.first", "loop.revindex", "loop.previtem", "loop.nextitem", "loop.cycle('p','q')",
+              "loop.changed(x)", "loop.depth", "loop", "x"]
+    return r.choice([name(r), name(r), "1", "'v'", f"({name(r)} ~ 'x')", "ns.v", "x", "m(1)", "m()", "m(q=2)", "caller() if caller", "varargs", "kwargs",
+                     "m2(n)", "p", "q"] + (inside if in_loop else []))
 
 
 def gap(r):
@@ -150,14 +151,14 @@ def statements(r, depth, in_loop=False):
 def statement(r, depth, in_loop):
     kind = r.random()
     if depth <= 0 or kind < 0.25:
-        return "{{" + r.choice(["", "-"]) + " " + simple(r) + " " + r.choice(["", "-"]) + "}}"
+        return "{{" + r.choice(["", "-"]) + " " + simple(r, in_loop) + " " + r.choice(["", "-"]) + "}}"
     inner = statements(r, depth - 1, in_loop)
     if kind < 0.40:
         target = r.choice([name(r), name(r), name(r), "ns.v", "a, b"])
-        return tag(r, f"set {target} = {simple(r) if target != 'a, b' else '(1, ' + name(r) + ')'}")
+        return tag(r, f"set {target} = {simple(r, in_loop) if target != 'a, b' else '(1, ' + name(r) + ')'}")
     if kind < 0.52:
         other = r.choice(["", tag(r, "else") + statements(r, depth - 1, in_loop), tag(r, f"elif {name(r)}") + statements(r, depth - 1, in_loop)])
-        return tag(r, f"if {simple(r)}") + inner + other + tag(r, "endif")
+        return tag(r, f"if {simple(r, in_loop)}") + inner + other + tag(r, "endif")
     if kind < 0.70:
         over = r.choice(["[1,2,3]", "[]", "l", "range(2)", "rows|map(attribute='v')", "'ab'", "d", f"[{name(r)}, 2]", "missing", "d.items()", "rows"])
         test = r.choice(["", "", "", " if x != 2", f" if {name(r)}", " if loop is defined", " if x == ns.v"])
@@ -181,15 +182,15 @@ def statement(r, depth, in_loop):
         return tag(r, r.choice(["break", "continue"]))
     if kind < 0.98:
         return "{#" + r.choice(["", "-", "+"]) + " note " + r.choice(["", "-", "+"]) + "#}"
-    return tag(r, "raw") + "{{ raw }} {% x %}" + tag(r, "endraw")
+    return "{% raw %}{{ raw }} {% x %}" + tag(r, "endraw")
 
 
 def case(seed):
     r = random.Random(seed)
-    if seed % 3:
+    if seed % 2:
         return "{{ " + expression(r, r.choice([1, 1, 2, 2, 3])) + " }}"
-    return "{% set ns = namespace(v=1) %}" + r.choice(["", "{% macro m(p, q=3) %}[{{ p }}{{ q }}{{ caller() if caller else '' }}]{% endmacro %}"]) + \
-        statements(r, 3)
+    return "{% set ns = namespace(v=1) %}{% macro m(p, q=3) %}[{{ p }}{{ q }}{{ caller() if caller else '' }}]{% endmacro %}" \
+        "{% macro m2(a) %}<{{ a }}{{ b }}{{ s }}>{% endmacro %}" + statements(r, 3)
 
 
 def reference(source):

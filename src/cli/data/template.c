@@ -17,27 +17,16 @@ typedef struct template_settings {
 
 /* ---- the template ---- */
 
-/* The files of a checkpoint or run directory. */
+/* The newest checkpoint of a run directory, or the checkpoint itself, whose files lie in its folder. */
 static ls_status find_in_model(ls_arena *arena, const char *path, const char *name,
                                ls_template_source *source)
 {
     ls_model_file *model = NULL;
-    ls_hf_file *files = NULL;
-    size_t count = 0;
-    LS_TRY(ls_model_file_open(path, &model));
-    const ls_status status = ls_model_file_carried(model, arena, &files, &count);
-    ls_template_files found = {.where = ls_arena_strdup(arena, model->path)};
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(files[i].name, "chat_template.jinja") == 0) {
-            found.jinja = files[i].data;
-            found.jinja_bytes = files[i].bytes;
-        } else if (strcmp(files[i].name, "tokenizer_config.json") == 0) {
-            found.config = files[i].data;
-            found.config_bytes = files[i].bytes;
-        }
-    }
+    LS_TRY(ls_model_file_open_bare(path, &model));
+    const ls_status status =
+        ls_template_source_find(arena, ls_arena_strdup(arena, model->path), name, source);
     ls_model_file_close(model);
-    return status == LS_OK ? ls_template_source_pick(arena, &found, name, source) : status;
+    return status;
 }
 
 static ls_status find_source(const ls_invocation *invocation, ls_template_source *source)
