@@ -199,24 +199,38 @@ static ls_status pack_int8(const ls_packed *to, const source *from)
     return LS_OK;
 }
 
-/* The number of the nearest of `count` rising levels; the lower one in the middle. */
-static int nearest_level(const float *levels, int count, float value)
+static float at_least_tiny(float scale)
 {
-    int low = 0;
-    for (int step = count / 2; step >= 1; step /= 2) {
-        const int at = low + step - 1;
-        low += value > (levels[at] + levels[at + 1]) / 2.0f ? step : 0;
-    }
-    return low;
+    static const float tiny = 1e-38f;
+    return scale > tiny ? scale : tiny;
 }
 
-/* value / scale in [-1, 1], as bitsandbytes rounds it: by the reciprocal except in a short
- * block. */
-static float normed(float value, float scale, bool whole)
+/* The nearest of the 256 levels of scales; the lower one in the middle. */
+static uint8_t nearest_scale_level(float value)
 {
-    static const float scale_min = 1e-38f;
-    const float by = scale > scale_min ? scale : scale_min;
-    return fmaxf(-1.0f, fminf(1.0f, whole ? value * (1.0f / by) : value / by));
+    int low = 0;
+    for (int step = 128; step >= 1; step /= 2) {
+        const float *at = ls_nf4_scale_levels + low + step - 1;
+        low += value > (at[0] + at[1]) / 2.0f ? step : 0;
+    }
+    return (uint8_t)low;
+}
+
+/* The nearest levels of a block, the lower one in the middle: how many middles are below a value.
+ * Like bitsandbytes, a whole block is multiplied by the reciprocal, a short one divided. */
+static void nearest_levels(float values[LS_NF4_BLOCK], int64_t count, float scale, int32_t *levels_out)
+{
+    const float by = at_least_tiny(scale), unit = 1.0f / by;
+    memset(levels_out, 0, LS_NF4_BLOCK * sizeof *levels_out);
+    for (int i = 0; i < LS_NF4_BLOCK; i++) {
+        values[i] = count == LS_NF4_BLOCK ? values[i] * unit : values[i] / by;
+    }
+    for (int level = 0; level < 15; level++) {
+        const float middle = (ls_nf4_levels[level] + ls_nf4_levels[level + 1]) / 2.0f;
+        for (int i = 0; i < LS_NF4_BLOCK; i++) {
+            levels_out[i] += values[i] > middle;
+        }
+    }
 }
 
 /* A nested block: up to 256 blocks of weights. */
@@ -233,19 +247,19 @@ static void pack_scales(const ls_packed *to, nested_block *nested)
         largest = fmaxf(largest, fabsf(nested->scales[i]));
     }
     to->scales[nested->first / LS_NF4_NESTED_BLOCK] = largest;
+    const float unit = 1.0f / at_least_tiny(largest);
     for (int64_t i = 0; i < nested->count; i++) {
-        to->scale_codes[nested->first + i] =
-            (uint8_t)nearest_level(ls_nf4_scale_levels, 256, normed(nested->scales[i], largest, true));
+        to->scale_codes[nested->first + i] = nearest_scale_level(nested->scales[i] * unit);
     }
 }
 
-static void pack_codes(const ls_packed *to, int64_t first, int64_t count, const float *values, float scale)
+static void pack_codes(const ls_packed *to, int64_t first, int64_t count, float *values, float scale)
 {
+    int32_t levels[LS_NF4_BLOCK];
     int64_t row = first / to->cols, col = first % to->cols;
+    nearest_levels(values, count, scale, levels);
     for (int64_t i = 0; i < count; i++) {
-        const float value = normed(values[i], scale, count == LS_NF4_BLOCK);
-        const int code = nearest_level(ls_nf4_levels, 16, value);
-        to->codes[code_index(to, row, col)] |= (uint8_t)(code << (col % 2 == 0 ? 0 : 4));
+        to->codes[code_index(to, row, col)] |= (uint8_t)(levels[i] << (col % 2 == 0 ? 0 : 4));
         if (++col == to->cols) {
             col = 0;
             row++;
@@ -262,7 +276,7 @@ static int64_t weights_of_block(const ls_packed *p, int64_t block)
 static ls_status pack_nf4(const ls_packed *to, const source *from)
 {
     const int64_t blocks = block_count(to->rows, to->cols);
-    float values[LS_NF4_BLOCK], scale = 0.0f;
+    float values[LS_NF4_BLOCK] = {0}, scale = 0.0f;
     double sum = 0.0;
     for (int64_t block = 0; block < blocks; block++) {
         LS_TRY(read_block(from, block * LS_NF4_BLOCK, weights_of_block(to, block), values, &scale));
