@@ -17,7 +17,7 @@ typedef struct template_settings {
 
 /* ---- the template ---- */
 
-/* The newest checkpoint of a run directory, or the checkpoint itself; its files are in its folder. */
+/* The newest checkpoint of a run directory, or the checkpoint itself: a folder with its files. */
 static ls_status find_in_model(ls_arena *arena, const char *path, const char *name,
                                ls_template_source *source)
 {
