@@ -149,4 +149,25 @@ enum { LS_QUEUE_DRAWING_DEVICES_MAX = 16 };
  */
 LS_MUST_CHECK ls_status ls_drawing_queue(const char *events, size_t bytes, ls_text *text);
 
+/* Right answers in [0, 1], with the interval of the sample. */
+typedef struct ls_record_share {
+    double share, low, high;
+} ls_record_share;
+
+typedef struct ls_record_drawing {
+    const char *const *tokens; /* (count) */
+    size_t count;
+    size_t first_learned;      /* 1..count - 1 */
+    const char *measured;      /* what `shares` are of */
+    ls_record_share shares[2]; /* before, after */
+} ls_record_drawing;
+
+/*
+ * A record as a model sees it: tokens, those that are learned in colour; and the share of right
+ * answers before and after training on such records.
+ *
+ * Errors: LS_ERR_INVALID without a token of each kind; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_record(const ls_record_drawing *drawing, ls_text *text);
+
 #endif

@@ -361,6 +361,26 @@ static ls_status draw_plan(const draw_settings *settings, const char *name, ls_a
     return ls_plan_draw(answer, figure, WIDTH, text);
 }
 
+/* The first record of examples/assistant as its model reads it, and what 200 others gave (docs/guide/11). */
+static ls_status draw_record(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)settings;
+    (void)arena;
+    static const char *const tokens[] = {
+        "Q",  "u",     "es",    "t",    "i",   "on",  ":",     "The", "house",
+        "of", "Dan",   "is",    "blue", ".",   "The", "house", "of",  "Kim",
+        "is", "green", ".",     "␣",    "W",   "hi",  "c",     "h",   "c",
+        "o",  "l",     "ou",    "r",    "has", "␣",   "t",     "he",  "house",
+        "of", "Kim",   "?",     "\\n",  "A",   "n",   "s",     "w",   "er",
+        ":",  "The",   "house", "of",   "Kim", "is",  "green", ".",   "<|endoftext|>"};
+    const ls_record_drawing record = {.tokens = tokens,
+                                      .count = sizeof tokens / sizeof tokens[0],
+                                      .first_learned = 46,
+                                      .measured = "200 questions that were not among the records",
+                                      .shares = {{0.0, 0.0, 0.019}, {0.855, 0.800, 0.897}}};
+    return ls_drawing_record(&record, text);
+}
+
 /* ---- the program ---- */
 
 static const struct {
@@ -380,6 +400,7 @@ static const struct {
     {"takeover", "the first rank that run FILE lost, and how the run recovered", draw_takeover, true},
     {"split", "a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)", draw_split, false},
     {"bubble", "how a pipeline fills and drains (--ranks 4 --micro-batches 8)", draw_bubble, false},
+    {"record", "what a model sees of a record, and right answers before and after", draw_record, false},
     {"queue", "which job had which devices, and how many waited, from events FILE", draw_queue, true},
 };
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };

@@ -410,6 +410,23 @@ static void drawing_split_shares_the_model(void **state)
     ls_text_release(&text);
 }
 
+/* A box per token, and a bar for each model. */
+static void drawing_record_shows_every_token(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"Why", "?", "Because", "."};
+    ls_record_drawing d = {tokens, 4, 2, "two questions", {{0, 0, 0.6}, {1, 0.4, 1}}};
+    ls_text text = {0};
+    assert_int_equal(ls_drawing_record(&d, &text), LS_OK);
+    assert_int_equal(count_of(ls_text_string(&text), "class=\"ls-box"), 4);
+    assert_non_null(strstr(ls_text_string(&text), "100.0 %"));
+    ls_text_clear(&text);
+    d.first_learned = 4;
+    assert_int_equal(ls_drawing_record(&d, &text), LS_ERR_INVALID);
+    assert_int_equal(text.bytes, 0);
+    ls_text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +448,7 @@ int main(void)
         cmocka_unit_test(drawing_progress_refuses_other_lines),
         cmocka_unit_test(drawing_pipeline_computes_idle_time),
         cmocka_unit_test(drawing_split_shares_the_model),
+        cmocka_unit_test(drawing_record_shows_every_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
