@@ -321,6 +321,29 @@ for base in trained original; do
 done
 check "the bases differ" test -n "$(cmp merged/trained.gguf merged/original.gguf)"
 
+# The template that a run was trained with is handed over, with the token at which its answers end.
+printf "{%% for m in messages %%}<|im_start|>{{ m['role'] }}: {{ m['content'] }}<|im_end|>{%% endfor %%}{%% if add_generation_prompt %%}<|im_start|>assistant: {%% endif %%}" >own.jinja
+for i in $(seq 20); do
+    echo '{"messages": [{"role": "user", "content": "the quick '$i'"}, {"role": "assistant", "content": "brown fox '$i'"}]}'
+done >records.jsonl
+cp -r llama plain && rm plain/generation_config.json && echo '{"eos_token": "<|endoftext|>"}' >plain/tokenizer_config.json
+for adapter in full lora; do
+    cat >chat.yaml <<YAML
+name: chat
+model: {from: plain}
+data: {train: [records.jsonl], template: own.jinja, validation_fraction: 0.1}
+train: {steps: 2, global_batch: 2, micro_batch: 2, leaves: 1}
+YAML
+    [ $adapter = full ] || echo "adapter: {kind: lora, rank: 2}" >>chat.yaml
+    expect 0 "$LOCKSTEP" train chat.yaml --run-dir chat-$adapter
+    expect 0 "$LOCKSTEP" export chat-$adapter -o chat-$adapter-hf
+    check "the template trained with ($adapter)" cmp own.jinja chat-$adapter-hf/chat_template.jinja
+    check "its end ($adapter)" grep -q "$im_end" chat-$adapter-hf/generation_config.json
+    expect 0 "$LOCKSTEP" export chat-$adapter --gguf chat-$adapter.gguf
+    same "the template trained with, in GGUF ($adapter)" "$(show chat-$adapter.gguf tokenizer.chat_template)" "$(cat own.jinja)"
+    check "its end, in GGUF ($adapter)" test -n "$(for key in eos eot eom; do show chat-$adapter.gguf tokenizer.ggml.${key}_token_id; done | grep -x "$im_end")"
+done
+
 # ---- types of the mixtures, and what takes their place ----
 
 make llama wide zero=true hidden_size=256 intermediate_size=512 num_hidden_layers=8
