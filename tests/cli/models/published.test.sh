@@ -45,7 +45,7 @@ expect 2 "$LOCKSTEP" import meta-llama/Llama-2-7b -o x
 says "there is no folder meta-llama/Llama-2-7b here" "lockstep pull meta-llama/Llama-2-7b -o DIR"
 mkdir adapter && echo '{}' >adapter/adapter_config.json
 expect 2 "$LOCKSTEP" import adapter -o x
-says "adapter is an adapter (LoRA" "merge it into its base model"
+says "adapter has no adapter_model.safetensors"
 echo GGUF >model.gguf && mkdir -p models--org--name/snapshots
 expect 2 "$LOCKSTEP" import model.gguf -o x
 says "model.gguf is a GGUF file, which lockstep cannot read"
