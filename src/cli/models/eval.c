@@ -50,15 +50,15 @@ static const ls_option eval_options[] = {
      FIELD(label),
      .default_text = "\"\"",
      .value_name = "KEY",
-     .help = "key of a record that holds its label or the answer that is expected; without it: the last "
-             "message, of the assistant"},
+     .help = "key of a record that holds its label or the answer that is expected; without it: the answer "
+             "that training would learn"},
     {.key = "prompt_field",
      .type = LS_OPTION_STRING,
      FIELD(prompt_field),
      .default_text = "\"\"",
      .value_name = "KEY",
-     .help = "key of a record that holds its prompt; without it: prompt, question, instruction, input, "
-             "messages or text"},
+     .help = "key of a record that holds its prompt; without it records are read as in training, or the "
+             "prompt is under prompt, question, instruction, input or text"},
     {.key = "template",
      .type = LS_OPTION_STRING,
      FIELD(template),
@@ -66,8 +66,7 @@ static const ls_option eval_options[] = {
      .value_name = "FILE",
      .help =
          "chat template that makes prompts of records: a .jinja file, a tokenizer_config.json, or a folder "
-         "with one of them; none: no template; auto: the model's own, for messages, questions and "
-         "instructions"},
+         "with one of them; none: no template; auto: the model's own, for conversations"},
     {.key = "template_date",
      .type = LS_OPTION_STRING,
      FIELD(template_date),

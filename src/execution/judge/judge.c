@@ -10,6 +10,8 @@
 
 typedef unsigned long long ull;
 
+enum { SCORED_LEAST = 512 };
+
 typedef struct judge {
     ls_arena *arena;
     const ls_judged_model *model;
@@ -18,6 +20,7 @@ typedef struct judge {
     ls_token_buffer prompt, whole; /* of the question at hand */
     ls_text_buffer text;
     ls_scorer *scorer;
+    size_t scored_most; /* tokens that the scorer has room for */
     uint64_t tokens_max;
 } judge;
 
@@ -71,6 +74,20 @@ static double characters(const char *ending)
     return (double)ls_max_u64(count, 1);
 }
 
+/* A scorer for texts of `count` tokens, at most the model's context. A long context costs memory
+ * when a text needs it. */
+static ls_status make_room(judge *j, size_t count)
+{
+    const size_t context = (size_t)j->model->on_device.config->context;
+    if (j->scorer && count <= j->scored_most) {
+        return LS_OK;
+    }
+    ls_scorer_destroy(j->scorer);
+    j->scorer = NULL;
+    j->scored_most = ls_min_u64(ls_max_u64(2 * count, SCORED_LEAST), context);
+    return ls_scorer_create(&j->model->on_device, (int64_t)j->scored_most, &j->scorer);
+}
+
 static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending, ls_quiz_answer *answer)
 {
     const char *prompt = q->prompts ? q->prompts[ending] : q->prompt;
@@ -95,6 +112,7 @@ static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending
             ending + 1, j->whole.count - first, context);
     }
     ls_ending_score score;
+    LS_TRY(make_room(j, j->whole.count - skipped));
     LS_TRY(ls_scorer_score(j->scorer, j->whole.ids + skipped, j->whole.count - skipped, first - skipped,
                            &score));
     if (!isfinite(score.log_probability)) {
@@ -270,7 +288,6 @@ static ls_status write_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answer
 
 static ls_status score_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answers)
 {
-    LS_TRY(ls_scorer_create(&j->model->on_device, &j->scorer));
     for (size_t i = 0; i < quiz->count; i++) {
         const ls_status status = choose(j, &quiz->items[i], &answers[i]);
         LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, &quiz->items[i]));

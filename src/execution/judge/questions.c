@@ -2,6 +2,7 @@
 #include "execution/judge/questions.h"
 
 #include "base/file.h"
+#include "data/conversation/conversation.h"
 #include "data/jsonl.h"
 #include "execution/judge/match.h"
 
@@ -110,7 +111,8 @@ ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question
 
 /* ---- records ---- */
 
-static const char *const usual_keys[] = {"prompt", "question", "instruction", "input", "messages", "text"};
+static const char *const usual_keys[] = {"messages",    "conversations", "prompt", "question",
+                                         "instruction", "input",         "text"};
 
 typedef struct records_reader {
     const ls_quiz_keys *keys;
@@ -131,35 +133,100 @@ static const char *find_prompt_key(const records_reader *reader, const ls_questi
     return usual_keys[0];
 }
 
-/* Takes the assistant's last message away: what the model is asked for. */
-static void take_answer(const ls_question_line *line, json_t *messages, ls_quiz_question *question)
+/* The contents of messages, a line each, as records are joined without a template. */
+static const char *join(ls_arena *arena, const json_t *messages)
 {
-    const size_t count = json_array_size(messages);
-    const json_t *last = json_array_get(messages, count - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    if (count > 1 && role && strcmp(role, "assistant") == 0) {
-        const json_t *content = json_object_get(last, "content");
-        question->expected = content ? ls_question_text(line->arena, content) : NULL;
-        json_array_remove(messages, count - 1);
+    ls_text text = {0};
+    const json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        ls_text_printf(&text, "%s\n", json_string_value(json_object_get(message, "content")));
     }
+    const char *joined = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_release(&text);
+    return joined;
 }
 
+/* Messages up to the assistant's last one, which is the answer that is expected. */
+static ls_status read_messages(records_reader *reader, const ls_question_line *line,
+                               const ls_conversation *conversation, ls_quiz_question *question)
+{
+    const ls_prompt_maker *maker = reader->keys->maker;
+    json_t *messages = json_array_get(conversation->conversations, 0);
+    const size_t last = json_array_size(messages) - 1;
+    const json_t *content = json_object_get(json_array_get(messages, last), "content");
+    question->expected =
+        ls_arena_strdup(line->arena, json_is_string(content) ? json_string_value(content) : "");
+    json_array_remove(messages, last);
+    if (maker) {
+        reader->is_made = true;
+        return maker->make(maker->context, line->arena, line->record, messages, &question->prompt);
+    }
+    if (!conversation->may_join) {
+        return ls_fail(LS_ERR_DATA,
+                       "the prompt is a list of messages, and the model has no chat template: give "
+                       "one with --template FILE");
+    }
+    question->prompt = join(line->arena, messages);
+    return LS_OK;
+}
+
+/* A prompt and its completion, which training joins as they are. */
+static ls_status read_pair(records_reader *reader, const ls_question_line *line,
+                           const ls_conversation *conversation, ls_quiz_question *question)
+{
+    const ls_quiz_keys *keys = reader->keys;
+    question->prompt = ls_arena_strdup(line->arena, conversation->prompt);
+    question->expected = ls_arena_strdup(line->arena, conversation->completion);
+    if (!keys->maker || !keys->makes_all) {
+        return LS_OK;
+    }
+    reader->is_made = true;
+    json_t *prompt = json_object_get(line->record, "prompt");
+    return keys->maker->make(keys->maker->context, line->arena, line->record, prompt, &question->prompt);
+}
+
+/* Reads a record as training would, if it has one of the forms of training. */
+static ls_status read_trained(records_reader *reader, const ls_question_line *line,
+                              ls_quiz_question *question, bool *is_read_out)
+{
+    static const ls_form_keys keys = {.text = "text"};
+    ls_record_form form = LS_RECORD_TEXT;
+    ls_conversation conversation;
+    *is_read_out = false;
+    if (reader->keys->prompt[0] || ls_record_form_of(line->record, &keys, &form) != LS_OK ||
+        form == LS_RECORD_TEXT) {
+        ls_error_clear();
+        return LS_OK;
+    }
+    ls_status status = ls_conversation_read(line->record, &keys, form, &conversation);
+    if (status != LS_OK && reader->keys->label[0]) {
+        ls_error_clear(); /* a record with a label needs no answer */
+        return LS_OK;
+    }
+    if (status == LS_OK) {
+        *is_read_out = true;
+        status = conversation.prompt ? read_pair(reader, line, &conversation, question)
+                                     : read_messages(reader, line, &conversation, question);
+        ls_conversation_release(&conversation);
+    }
+    return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
+}
+
+/* The text under the prompt's key, or what the template makes of a list of messages. */
 static ls_status read_prompt(records_reader *reader, const ls_question_line *line, ls_quiz_question *question)
 {
     const ls_quiz_keys *keys = reader->keys;
     json_t *value = json_object_get(line->record, reader->prompt_key);
-    if (json_is_array(value) && !keys->maker) {
+    const bool is_list = json_is_array(value);
+    if (is_list && !keys->maker) {
         return ls_fail(LS_ERR_DATA,
                        "%s:%llu: the prompt is a list of messages, and the model has no chat "
                        "template: give one with --template FILE",
                        line->path, (ull)line->number);
     }
-    if (json_is_array(value)) {
-        take_answer(line, value, question);
-    }
-    const bool is_chat = json_is_array(value) || strcmp(reader->prompt_key, "question") == 0 ||
-                         strcmp(reader->prompt_key, "instruction") == 0;
-    if (value && keys->maker && (is_chat || keys->makes_all)) {
+    if (is_list || (value && keys->maker && keys->makes_all)) {
         reader->is_made = true;
         const ls_status status =
             keys->maker->make(keys->maker->context, line->arena, line->record, value, &question->prompt);
@@ -179,14 +246,18 @@ static ls_status read_record(void *context, const ls_question_line *line, ls_qui
     if (!reader->prompt_key) {
         reader->prompt_key = find_prompt_key(reader, line);
     }
-    LS_TRY(read_prompt(reader, line, question));
-    if (label_key[0]) {
+    bool is_read = false;
+    if (label_key[0]) { /* before the record is changed */
         const json_t *label = json_object_get(line->record, label_key);
         question->expected = label ? ls_question_text(line->arena, label) : NULL;
         if (!question->expected || !question->expected[0]) {
             return ls_question_without(line, label_key, "a text or a number; --label names the label's key");
         }
     }
+    const char *label = question->expected;
+    LS_TRY(read_trained(reader, line, question, &is_read));
+    LS_TRY(is_read ? LS_OK : read_prompt(reader, line, question));
+    question->expected = label ? label : question->expected;
     return LS_OK;
 }
 

@@ -69,19 +69,22 @@ typedef struct ls_prompt_maker {
 } ls_prompt_maker;
 
 typedef struct ls_quiz_keys {
-    const char *prompt; /* "": the first of prompt, question, instruction, input, messages, text */
-    const char *label;  /* "": the last message, if it is the assistant's; else none is needed */
+    /* "": records of the forms of training (data/conversation/conversation.h) are read as there; of
+     * others the first of prompt, question, instruction, input, text */
+    const char *prompt;
+    /* "": the answer of a record of those forms; else none is needed */
+    const char *label;
     /* what may be answered; NULL: anything. One name "auto": the labels of the file */
     const char *const *choices;
     size_t choice_count;
-    /* NULL: the prompt's own text. Used for messages, questions and instructions; for a prompt
-     * under another key only with `makes_all`, because such prompts are trained as they are. */
+    /* Makes prompts of conversations, and with `makes_all` of any text. NULL: conversations of one
+     * question are joined, as in training; others can't be asked. */
     const ls_prompt_maker *maker;
     bool makes_all;
 } ls_quiz_keys;
 
 /*
- * Reads labelled or answered records. Of messages, a last one of the assistant is not part of the
+ * Reads labelled or answered records. The last answer of a conversation is not part of its
  * prompt. With choices, each record's label must be one of them; the
  * endings of all questions are then one list, in the order of the choices.
  *

@@ -41,22 +41,22 @@ static size_t shared_bytes(const ls_scorer *s)
     return (BLOCK_MAX + 2 * LOGIT_ROWS) * sizeof(int32_t) + logits_bytes(s);
 }
 
-static ls_status init_cache(ls_scorer *s)
+static ls_status init_cache(ls_scorer *s, int64_t capacity)
 {
     const ls_model_config *config = s->model.config;
     const int64_t cols = config->kv_heads * config->head_dim;
-    const int64_t bytes = config->context * cols * ls_dtype_bytes(s->model.type);
+    const int64_t bytes = capacity * cols * ls_dtype_bytes(s->model.type);
     void *memory = NULL;
     s->cache_bytes = (size_t)(2 * config->layers * bytes);
     LS_TRY(ls_device_alloc(s->model.queue, s->cache_bytes, &memory));
     s->cache_memory = memory;
     s->cache = (ls_kv_cache){.keys = ls_arena_new(&s->arena, ls_tensor, (size_t)config->layers),
                              .values = ls_arena_new(&s->arena, ls_tensor, (size_t)config->layers),
-                             .capacity = config->context};
+                             .capacity = capacity};
     for (int64_t layer = 0; layer < config->layers; layer++) {
         char *keys = s->cache_memory + 2 * layer * bytes;
-        s->cache.keys[layer] = ls_tensor_of(keys, s->model.type, config->context, cols);
-        s->cache.values[layer] = ls_tensor_of(keys + bytes, s->model.type, config->context, cols);
+        s->cache.keys[layer] = ls_tensor_of(keys, s->model.type, capacity, cols);
+        s->cache.values[layer] = ls_tensor_of(keys + bytes, s->model.type, capacity, cols);
     }
     return LS_OK;
 }
@@ -73,11 +73,11 @@ static ls_status init_logits(ls_scorer *s, int64_t align)
     return LS_OK;
 }
 
-static ls_status init(ls_scorer *s)
+static ls_status init(ls_scorer *s, int64_t capacity)
 {
     const ls_model_config *config = s->model.config;
-    s->text = ls_arena_new(&s->arena, int32_t, (size_t)config->context);
-    LS_TRY(init_cache(s));
+    s->text = ls_arena_new(&s->arena, int32_t, (size_t)capacity);
+    LS_TRY(init_cache(s, capacity));
     ls_plan_options options = ls_executor_plan_options(s->model.queue, s->model.type);
     LS_TRY(init_logits(s, options.logits_align));
     options.sequences = 1;
@@ -88,14 +88,14 @@ static ls_status init(ls_scorer *s)
     return LS_OK;
 }
 
-ls_status ls_scorer_create(const ls_model_on_device *model, ls_scorer **scorer_out)
+ls_status ls_scorer_create(const ls_model_on_device *model, int64_t capacity, ls_scorer **scorer_out)
 {
     ls_scorer *s = calloc(1, sizeof *s);
     if (!s) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory to score texts");
     }
     s->model = *model;
-    const ls_status status = init(s);
+    const ls_status status = init(s, capacity);
     if (status != LS_OK) {
         ls_scorer_destroy(s);
         return status;
@@ -211,7 +211,7 @@ static void keep_common(ls_scorer *s, const int32_t *tokens, size_t first)
 ls_status ls_scorer_score(ls_scorer *s, const int32_t *tokens, size_t count, size_t first,
                           ls_ending_score *score_out)
 {
-    LS_ASSERT(first >= 1 && first < count && (int64_t)count <= s->model.config->context);
+    LS_ASSERT(first >= 1 && first < count && (int64_t)count <= s->cache.capacity);
     LS_TRY(check_tokens(s, tokens, count));
     keep_common(s, tokens, first);
     ls_ending_score score = {.is_likeliest = true};

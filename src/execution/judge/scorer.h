@@ -17,8 +17,10 @@
 
 typedef struct ls_scorer ls_scorer;
 
-/* model: borrowed, with what it points to; its weights must not change. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_scorer_create(const ls_model_on_device *model, ls_scorer **scorer_out);
+/* model: borrowed, with what it points to; its weights must not change. capacity: tokens of the
+ * longest text, 1 to the model's context. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_scorer_create(const ls_model_on_device *model, int64_t capacity,
+                                         ls_scorer **scorer_out);
 void ls_scorer_destroy(ls_scorer *scorer);
 
 typedef struct ls_ending_score {
@@ -27,8 +29,8 @@ typedef struct ls_ending_score {
 } ls_ending_score;
 
 /*
- * Scores tokens[first .. count - 1] after tokens[0 .. first - 1]. 1 <= first < count <= the model's
- * context. Errors: LS_ERR_DATA for an id outside the vocabulary.
+ * Scores tokens[first .. count - 1] after tokens[0 .. first - 1]. 1 <= first < count <= capacity.
+ * Errors: LS_ERR_DATA for an id outside the vocabulary.
  */
 LS_MUST_CHECK ls_status ls_scorer_score(ls_scorer *scorer, const int32_t *tokens, size_t count, size_t first,
                                         ls_ending_score *score_out);

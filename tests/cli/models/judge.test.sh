@@ -24,18 +24,18 @@ expect 0 train fresh 1
 
 # ---- records ----
 
-expect 0 "$LOCKSTEP" eval trained --records records.jsonl --label answer --choices auto --json
+expect 0 "$LOCKSTEP" eval trained --records records.jsonl --prompt-field question --label answer --choices auto --json
 same "choices" "$(field "$out" scoring count accuracy accuracy_by_length)" "choices 40 1.0 1.0"
 cp "$out" first.json
 for threads in 1 3; do
-    "$LOCKSTEP" eval trained --records records.jsonl --label answer --choices auto --json --threads $threads >other.json
+    "$LOCKSTEP" eval trained --records records.jsonl --prompt-field question --label answer --choices auto --json --threads $threads >other.json
     check "the same bits with $threads threads" cmp first.json other.json
 done
-expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --label answer --choices " red, blue, green"
+expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --prompt-field question --label answer --choices " red, blue, green"
 prints "accuracy" "precision" "expected \\ answered" "change: +" "answers became right"
-expect 0 "$LOCKSTEP" eval trained --records records.jsonl --label answer --max-tokens 8 --extract '(\w+)' --json
+expect 0 "$LOCKSTEP" eval trained --records records.jsonl --prompt-field question --label answer --max-tokens 8 --extract '(\w+)' --json
 same "written answers" "$(field "$out" scoring accuracy exact found stopped)" "generated 1.0 1.0 1.0 0.0"
-expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --label answer --max-tokens 8 --extract '(\w+)' --json --limit 10
+expect 0 "$LOCKSTEP" eval fresh trained --records records.jsonl --prompt-field question --label answer --max-tokens 8 --extract '(\w+)' --json --limit 10
 same "before and after" "$(python3 -c 'import json, sys
 d = json.load(open(sys.argv[1])); print(d["after"]["count"], d["change"]["gained"] - d["change"]["lost"], d["change"]["p_value"] < 0.05)' "$out")" "10 10 True"
 
@@ -52,7 +52,7 @@ prints "form hellaswag" "30 questions, 0 shots" "acc_norm" "change: +"
 
 expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --prompt "What colour is the sky?" --max-tokens 5 --json
 same "the trained model's answer" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["answers"][0]["answers"][1])' "$out")" " blue"
-expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --records records.jsonl --limit 2 --max-tokens 5
+expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --records records.jsonl --prompt-field question --limit 2 --max-tokens 5
 prints "records.jsonl:2" "fresh" "| trained" "(no end within --max-tokens)"
 
 # ---- a chat template ----
@@ -73,10 +73,21 @@ echo "{{ raise_exception('no such role') }}" >refuses.jinja
 expect 3 "$LOCKSTEP" eval trained --records chat.jsonl --template refuses.jinja
 says "chat.jsonl:1" "no such role"
 
+# The other forms of training: asked as they are trained, with what they have.
+cat >forms.jsonl <<'JSON'
+{"instruction": "What colour is", "input": "the sky?", "output": "blue"}
+JSON
+expect 0 "$LOCKSTEP" eval fresh trained --side-by-side --records forms.jsonl --max-tokens 2 --json
+same "an instruction with its input" "$(python3 -c 'import json, sys; a = json.load(open(sys.argv[1]))["answers"][0]; print(repr(a["prompt"]), a["expected"])' "$out")" "'What colour is\\nthe sky?\\n' blue"
+printf '{"prompt": "What colour is the sea?", "completion": " blue"}\n' >forms.jsonl
+expect 0 "$LOCKSTEP" eval trained --records forms.jsonl --max-tokens 5 --json
+same "a prompt and its completion" "$(field "$out" accuracy exact)" "1.0 1.0"
+
 # ---- wrong input ----
 
 records() { "$LOCKSTEP" eval trained --records "$@"; }
-expect 2 records records.jsonl
+printf '{"text": "a"}\n' >plain.jsonl
+expect 2 records plain.jsonl
 says "--label KEY"
 expect 3 records records.jsonl --label team
 says "records.jsonl:1" "no key \`team\`" "question, answer"

@@ -267,8 +267,8 @@ static void scorer_score_is_that_of_the_whole_text(void **state)
         }
         ls_scorer *fresh = NULL, *used = NULL;
         ls_ending_score whole, part, again;
-        assert_int_equal(ls_scorer_create(&one.on_device, &fresh), LS_OK);
-        assert_int_equal(ls_scorer_create(&two.on_device, &used), LS_OK);
+        assert_int_equal(ls_scorer_create(&one.on_device, (int64_t)context, &fresh), LS_OK);
+        assert_int_equal(ls_scorer_create(&two.on_device, (int64_t)count, &used), LS_OK);
         assert_int_equal(ls_scorer_score(fresh, tokens, count, 1, &whole), LS_OK);
         assert_float_equal(-whole.log_probability, loss_of(&one, tokens, count), 1e-9);
         /* The end of the text, after others with the same beginning: the same bits. */
