@@ -7,11 +7,11 @@
 #include "model/plan_internal.h"
 
 enum {
-    LAYER_OPS_MAX = 14,
+    LAYER_OPS_MAX = 18,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 40,
-    /* forward 14, clones 12, backward 22 */
-    LAYER_STEPS_MAX = 48,
+    LAYER_VALUES_MAX = 48,
+    /* forward 18, clones 16, backward 26 */
+    LAYER_STEPS_MAX = 60,
     OUTER_MAX = 12
 };
 
@@ -34,12 +34,12 @@ typedef struct layer_values {
     int32_t up, activated;
     int32_t down; /* the MLP's branch */
     /* of the adapters of qkv, project, up and down */
-    int32_t low[LINEAR_COUNT];
+    int32_t low[LINEAR_COUNT], dropped[LINEAR_COUNT];
 } layer_values;
 
 /* A linear and the adapter on it. */
 typedef struct linear_ops {
-    int32_t linear, adapter;
+    int32_t linear, dropout, adapter;
 } linear_ops;
 
 typedef struct layer_ops {
@@ -297,10 +297,27 @@ static int64_t find_adapters(builder *b, ls_op *op, int32_t weight)
     return ranks;
 }
 
-/* The adapter on linear `linear`; nothing if it has none. low: of the first forward pass, or
- * LS_NONE for that pass itself. */
-static int32_t add_adapter(builder *b, int32_t linear, int32_t *low)
+/* What the adapter on linear `which` reads while training with dropout. */
+static int32_t add_dropout(builder *b, int32_t in, int which, int32_t *dropped)
 {
+    const ls_value *x = &b->plan->values[in];
+    if (*dropped == LS_NONE) {
+        *dropped = add_value(b, "dropped", x->rows, x->cols);
+    }
+    const int32_t index = add_op(b, LS_OP_DROPOUT);
+    ls_op *op = op_at(b, index);
+    op->in[0] = in;
+    op->out[0] = *dropped;
+    op->accumulate_din = true;
+    op->site = (uint32_t)b->layer * LINEAR_COUNT + (uint32_t)which;
+    return index;
+}
+
+/* Linear `which` of a layer with what stands beside it. Values that `v` has already are those of
+ * the first forward pass. */
+static linear_ops with_adapter(builder *b, int32_t linear, int which, layer_values *v)
+{
+    linear_ops ops = {linear, LS_NONE, LS_NONE};
     ls_op found = *op_at(b, linear);
     if (found.weight_in_out) { /* gpt2: one tensor for all segments */
         found.segment_count = 1;
@@ -308,19 +325,24 @@ static int32_t add_adapter(builder *b, int32_t linear, int32_t *low)
     }
     const int64_t ranks = find_adapters(b, &found, found.weight);
     if (ranks == 0) {
-        return LS_NONE;
+        return ops;
     }
-    if (*low == LS_NONE) {
-        *low = add_value(b, "adapter", b->n, ranks);
+    if (v->low[which] == LS_NONE) {
+        v->low[which] = add_value(b, "adapter", b->n, ranks);
     }
-    const int32_t index = add_op(b, LS_OP_ADAPTER);
-    ls_op *op = op_at(b, index);
+    found.accumulate_din = true;
+    if (b->plan->options.training && b->plan->layout->adapter->dropout > 0.0) {
+        ops.dropout = add_dropout(b, found.in[0], which, &v->dropped[which]);
+        found.in[0] = v->dropped[which];
+        found.accumulate_din = false;
+    }
+    ops.adapter = add_op(b, LS_OP_ADAPTER);
     found.kind = LS_OP_ADAPTER;
     found.workspace = LS_NONE;
     found.forward_cut = found.backward_input_cut = 1;
-    found.low = *low;
-    *op = found;
-    return index;
+    found.low = v->low[which];
+    *op_at(b, ops.adapter) = found;
+    return ops;
 }
 
 static void set_segments(builder *b, int32_t index, uint32_t count, const int64_t widths[])
@@ -378,7 +400,7 @@ static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
     v.activated = add_value(b, "activated", b->n, b->config->ffn);
     v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
     for (int i = 0; i < LINEAR_COUNT; i++) {
-        v.low[i] = LS_NONE;
+        v.low[i] = v.dropped[i] = LS_NONE;
     }
     return v;
 }
@@ -396,6 +418,9 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
         add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
         add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
         v.activated = add_value(b, "activated", b->n, b->config->ffn);
+        for (int i = 0; i < LINEAR_COUNT; i++) {
+            v.dropped[i] = LS_NONE;
+        }
         if (b->config->qk_norm) {
             v.qk = add_value(b, "normed qk", b->n, b->q + b->kv);
             v.qk_rstd = add_float_value(b, "qk rstd", b->n, b->config->heads + b->config->kv_heads);
@@ -413,7 +438,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     const int32_t qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
     set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
     set_cuts(b, qkv, 1, cut);
-    ops->linears[QKV] = (linear_ops){qkv, add_adapter(b, qkv, &v->low[QKV])};
+    ops->linears[QKV] = with_adapter(b, qkv, QKV, v);
     ops->qk_norm = LS_NONE;
     if (c->qk_norm) {
         ops->qk_norm = add_op(b, LS_OP_QK_NORM);
@@ -439,7 +464,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     attention->window = ls_model_config_window(c, b->layer);
     const int32_t project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
     set_cuts(b, project, cut, 1);
-    ops->linears[PROJECT] = (linear_ops){project, add_adapter(b, project, &v->low[PROJECT])};
+    ops->linears[PROJECT] = with_adapter(b, project, PROJECT, v);
 }
 
 static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
@@ -451,13 +476,13 @@ static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, 
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
     set_cuts(b, up, 1, cut);
-    ops->linears[UP] = (linear_ops){up, add_adapter(b, up, &v->low[UP])};
+    ops->linears[UP] = with_adapter(b, up, UP, v);
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
     const int32_t down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
     set_cuts(b, down, cut, 1);
-    ops->linears[DOWN] = (linear_ops){down, add_adapter(b, down, &v->low[DOWN])};
+    ops->linears[DOWN] = with_adapter(b, down, DOWN, v);
 }
 
 /*
@@ -500,16 +525,23 @@ static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
     }
 }
 
-/* din, dout: of the linear; its adapter adds to din. */
+/* din, dout: of the linear; its adapter adds to din, with dropout through the gradient of what was
+ * dropped. */
 static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din, int32_t dout)
 {
     set_pair(b, ops->linear, din, dout);
-    set_pair(b, ops->adapter, din, dout);
-    if (ops->adapter != LS_NONE) {
-        const int64_t ranks = b->plan->values[op_at(b, ops->adapter)->low].cols;
-        const int32_t dlow = add_value(b, "d adapter", b->n, ranks);
-        op_at(b, ops->adapter)->dlow = dlow;
+    if (ops->adapter == LS_NONE) {
+        return;
     }
+    const ls_value *low = &b->plan->values[op_at(b, ops->adapter)->low];
+    const int32_t dlow = add_value(b, "d adapter", b->n, low->cols);
+    op_at(b, ops->adapter)->dlow = dlow;
+    if (ops->dropout != LS_NONE) {
+        const int32_t ddropped = add_value(b, "d dropped", b->n, b->plan->values[din].cols);
+        set_pair(b, ops->dropout, din, ddropped);
+        din = ddropped;
+    }
+    set_pair(b, ops->adapter, din, dout);
 }
 
 static void set_attention_gradients(builder *b, const layer_ops *ops)
@@ -546,25 +578,41 @@ static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops
 
 /* ---- steps ---- */
 
+static void add_linear_forward(builder *b, const linear_ops *ops)
+{
+    add_step(b, LS_PHASE_FORWARD, ops->linear);
+    add_step(b, LS_PHASE_FORWARD, ops->dropout);
+    add_step(b, LS_PHASE_FORWARD, ops->adapter);
+}
+
 static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
 {
-    const linear_ops *l = ops->linears;
-    const int32_t order[] = {ops->norm_1,    l[QKV].linear,  l[QKV].adapter,    ops->qk_norm,
-                             ops->rotary,    ops->attention, l[PROJECT].linear, l[PROJECT].adapter,
-                             ops->norm_2,    l[UP].linear,   l[UP].adapter,     ops->activate,
-                             l[DOWN].linear, l[DOWN].adapter};
-    const size_t count = sizeof order / sizeof *order;
-    for (size_t i = 0; i < (with_down ? count : count - 2); i++) {
-        add_step(b, LS_PHASE_FORWARD, order[i]);
+    const int32_t attention[] = {ops->qk_norm, ops->rotary, ops->attention};
+    add_step(b, LS_PHASE_FORWARD, ops->norm_1);
+    add_linear_forward(b, &ops->linears[QKV]);
+    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++) {
+        add_step(b, LS_PHASE_FORWARD, attention[i]);
+    }
+    add_linear_forward(b, &ops->linears[PROJECT]);
+    add_step(b, LS_PHASE_FORWARD, ops->norm_2);
+    add_linear_forward(b, &ops->linears[UP]);
+    add_step(b, LS_PHASE_FORWARD, ops->activate);
+    if (with_down) {
+        add_linear_forward(b, &ops->linears[DOWN]);
+    } else {
+        add_step(b, LS_PHASE_FORWARD, ops->linears[DOWN].dropout);
     }
 }
 
-static void add_linear_backward(builder *b, const linear_ops *ops)
+/* again: what the adapter reads is dropped again first. */
+static void add_linear_backward(builder *b, const linear_ops *ops, bool again)
 {
+    add_step(b, LS_PHASE_FORWARD, again ? ops->dropout : LS_NONE);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->adapter);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->dropout);
 }
 
 static void add_backward_steps(builder *b, const layer_ops *ops)
@@ -575,12 +623,12 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
         add_forward_steps(b, ops, false);
     }
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
-    add_linear_backward(b, &ops->linears[DOWN]);
+    add_linear_backward(b, &ops->linears[DOWN], lazily);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
-    add_linear_backward(b, &ops->linears[UP]);
+    add_linear_backward(b, &ops->linears[UP], lazily);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_2);
-    add_linear_backward(b, &ops->linears[PROJECT]);
+    add_linear_backward(b, &ops->linears[PROJECT], lazily);
     if (lazily && ops->qk_norm != LS_NONE) {
         add_step(b, LS_PHASE_FORWARD, ops->qk_norm);
         add_step(b, LS_PHASE_FORWARD, ops->rotary);
@@ -589,7 +637,7 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->rotary);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->qk_norm);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_1 : LS_NONE);
-    add_linear_backward(b, &ops->linears[QKV]);
+    add_linear_backward(b, &ops->linears[QKV], lazily);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_1);
 }
 

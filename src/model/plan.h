@@ -99,6 +99,8 @@ typedef enum ls_op_kind {
     /* in 0: (n, in), out 0: (n, out), added to; low, dlow: (n, ranks of all segments that have an
      * adapter); parameters: first A, first B */
     LS_OP_ADAPTER,
+    /* in 0 -> out 0, din 0 added to: what an adapter reads while training with dropout */
+    LS_OP_DROPOUT,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -132,6 +134,7 @@ typedef struct ls_op {
     int64_t segment[3];
     bool segment_adapted[3]; /* adapter: this segment has one */
     int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
+    uint32_t site;           /* dropout: a number of its own in the model */
     int64_t window;          /* attention */
     int64_t chunk_rows;      /* head: tokens whose logits exist at once */
 } ls_op;

@@ -53,7 +53,8 @@ static void forward_uses(const ls_op *op, use_list *list)
  * for an add_norm, everything for attention. */
 static void saved_uses(const ls_op *op, use_list *list)
 {
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER ||
+        op->kind == LS_OP_DROPOUT) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -71,7 +72,7 @@ static void saved_uses(const ls_op *op, use_list *list)
 
 static void backward_input_uses(const ls_op *op, use_list *list)
 {
-    const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER;
+    const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY;
     saved_uses(op, list);
     touch(list, op->dlow, LS_USE_READ);
     touch(list, op->kind == LS_OP_ADAPTER ? LS_NONE : op->dout[0], LS_USE_READ);

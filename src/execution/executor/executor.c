@@ -573,6 +573,7 @@ static const struct {
     [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
     [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
     [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+    [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
     [LS_OP_ADAPTER] = {"adapter",
                        {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
                         ls_executor_adapter_backward_weight}},

@@ -70,6 +70,11 @@ typedef struct ls_executor_batch {
     /* per token, the index in its sequence at which its record begins; attention and positions
      * restart there. NULL: every sequence is one record */
     const int32_t *first;
+    /* of adapters, while training (compute/kernels/dropout.h): seed, number of each token's record,
+     * and the pass over the data of each sequence */
+    uint64_t dropout_seed;
+    const int32_t *record;
+    const uint32_t *pass;
     float *losses; /* out: per token; NULL without losses */
     /* Called before each step and after each backward step; an error ends the run. NULL: none. */
     ls_status (*before_step)(void *context, uint32_t step);

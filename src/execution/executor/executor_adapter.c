@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Adapters: the products beside a frozen linear. */
+#include "base/assert.h"
+#include "compute/kernels/dropout.h"
 #include "compute/kernels/elementwise.h"
 #include "compute/kernels/linear.h"
 #include "execution/executor/executor_internal.h"
@@ -100,5 +102,33 @@ ls_status ls_executor_adapter_backward_input(ls_executor *e, const ls_op *op, co
 {
     const ls_linear down = adapter_down(e, op, ls_executor_weights(e, batch->weights));
     const ls_tensor dlow = ls_executor_value(e, op->dlow), dx = ls_executor_value(e, op->din[0]);
-    return ls_linear_backward_input(e->queue, &down, &dlow, &dx, true);
+    return ls_linear_backward_input(e->queue, &down, &dlow, &dx, op->accumulate_din);
+}
+
+/* ---- dropout ---- */
+
+static ls_dropout dropout_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    LS_ASSERT(batch->record && batch->pass);
+    return (ls_dropout){.key = ls_random_stream(batch->dropout_seed, LS_RANDOM_DROPOUT),
+                        .probability = e->plan->layout->adapter->dropout,
+                        .length = e->plan->options.length,
+                        .record = batch->record,
+                        .first = batch->first,
+                        .pass = batch->pass,
+                        .site = op->site};
+}
+
+ls_status ls_executor_dropout_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_dropout dropout = dropout_of(e, op, batch);
+    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    return ls_dropout_apply(e->queue, &dropout, &x, &y, false);
+}
+
+ls_status ls_executor_dropout_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_dropout dropout = dropout_of(e, op, batch);
+    const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
+    return ls_dropout_apply(e->queue, &dropout, &dy, &dx, true);
 }

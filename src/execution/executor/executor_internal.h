@@ -29,4 +29,10 @@ LS_MUST_CHECK ls_status ls_executor_adapter_backward_input(ls_executor *e, const
 LS_MUST_CHECK ls_status ls_executor_adapter_backward_weight(ls_executor *e, const ls_op *op,
                                                             const ls_executor_batch *batch);
 
+/* The phases of LS_OP_DROPOUT. */
+LS_MUST_CHECK ls_status ls_executor_dropout_forward(ls_executor *e, const ls_op *op,
+                                                    const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_dropout_backward(ls_executor *e, const ls_op *op,
+                                                     const ls_executor_batch *batch);
+
 #endif

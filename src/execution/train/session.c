@@ -439,6 +439,14 @@ static ls_status draw_sample(void *context, uint64_t position, const ls_sample *
     return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, sample);
 }
 
+/* Source and epoch of a sample, as dropout counts them. */
+static uint32_t pass_of(void *context, uint64_t position)
+{
+    const ls_session *session = context;
+    const ls_dataset_draw draw = ls_dataset_draw_at(session->dataset, session->run.train.seed, position);
+    return (draw.source & 0xff) << 16 | (uint32_t)(draw.epoch & 0xffff);
+}
+
 ls_step_settings ls_session_step_settings(ls_session *session)
 {
     const ls_run_train *train = &session->run.train;
@@ -453,6 +461,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .weight_decay = (float)train->optimizer.weight_decay,
         .sample = draw_sample,
         .sample_context = session,
+        .pass = session->run.adapter.dropout > 0.0 ? pass_of : NULL,
         .documents = ls_dataset_has_documents(session->dataset),
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,

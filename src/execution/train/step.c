@@ -229,7 +229,8 @@ static size_t rows_of(const ls_stepper *stepper)
 
 static size_t shared_bytes(const ls_stepper *stepper)
 {
-    return rows_of(stepper) * (4 * sizeof(int32_t) + sizeof(float));
+    return rows_of(stepper) * (4 * sizeof(int32_t) + sizeof(float)) +
+           stepper->settings.micro_batch * sizeof(uint32_t);
 }
 
 static ls_status alloc_buffers(ls_stepper *stepper)
@@ -241,6 +242,7 @@ static ls_status alloc_buffers(ls_stepper *stepper)
     stepper->rows = (ls_sample){.tokens = ids, .targets = ids + rows, .record = ids + 2 * rows};
     stepper->rows.first = stepper->settings.documents ? ids + 3 * rows : NULL;
     stepper->losses = (float *)(ids + 4 * rows);
+    stepper->pass = (uint32_t *)(stepper->losses + rows);
     return LS_OK;
 }
 

@@ -44,6 +44,8 @@ typedef struct ls_step_settings {
     float beta1, beta2, eps, weight_decay;
     ls_sample_fn sample;
     void *sample_context;
+    /* For dropout: the pass of the sample at `position` (ls_executor_batch.pass). NULL: 0. */
+    uint32_t (*pass)(void *sample_context, uint64_t position);
     bool documents;                     /* samples hold records: attention restarts at `first` */
     bool (*should_stop)(void *context); /* asked before each micro-batch; NULL: never */
     void *stop_context;

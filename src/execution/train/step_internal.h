@@ -23,6 +23,7 @@ struct ls_stepper {
     int64_t length;
     /* micro_batch x length each, in this order in one block of shared memory */
     ls_sample rows; /* first: NULL without documents */
+    uint32_t *pass; /* of each sample of the micro-batch */
     float *losses;
     ls_update **updates; /* per part of this process */
     uint32_t update_count;

@@ -32,6 +32,7 @@ static ls_status draw_micro_batch(ls_stepper *stepper, uint64_t position)
                                   .first = rows->first ? rows->first + at : NULL,
                                   .record = rows->record + at};
         LS_TRY(s->sample(s->sample_context, position + i, &sample));
+        stepper->pass[i] = s->pass ? s->pass(s->sample_context, position + i) : 0;
     }
     return LS_OK;
 }
@@ -61,6 +62,9 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
         .tokens = stepper->rows.tokens,
         .targets = stepper->rows.targets,
         .first = stepper->rows.first,
+        .dropout_seed = stepper->settings.seed,
+        .record = stepper->rows.record,
+        .pass = stepper->pass,
         .losses = stepper->losses,
     };
 }

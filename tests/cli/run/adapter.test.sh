@@ -39,6 +39,13 @@ for base in bf16 int8 nf4; do
     expect 0 "${train[@]}" --run-dir "$base-pieces" --set adapter.base=$base --ranks 3
     same "base $base in pieces" "$(hashes "$out")" "$quantised"
 done
+expect 0 "${train[@]}" --run-dir dropped --set adapter.dropout=0.2
+dropped=$(hashes "$out")
+differs "dropout" "$dropped" "$reference"
+for recompute in selective full; do
+    expect 0 "${train[@]}" --run-dir "dropped-$recompute" --set adapter.dropout=0.2 --set train.recompute=$recompute --ranks 2
+    same "dropout, 2 ranks, recompute $recompute" "$(hashes "$out")" "$dropped"
+done
 check "a checkpoint does not hold the base" test "$(stat -c %s one/checkpoints/8/model.safetensors)" -lt 40000
 
 # ---- merged, apart, as PEFT's directory ----

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "compute/kernels/dropout.h"
 #include "compute/kernels/packed.h"
 #include "execution/executor/executor.h"
 #include "execution/executor/state.h"
@@ -369,6 +370,50 @@ static void adapter_begins_as_nothing(void **state)
     model_close(&m);
 }
 
+/* Rows 2..7 of a sequence are record 5; alone, they are rows 0..5 of one. */
+static void dropout_is_the_same_alone_and_packed(void **state)
+{
+    (void)state;
+    enum { COLS = 50, PACKED = 8, ALONE = 6 };
+    const int32_t record[PACKED] = {4, 4, 5, 5, 5, 5, 5, 5}, first[PACKED] = {0, 0, 2, 2, 2, 2, 2, 2};
+    const int32_t alone_record[ALONE] = {5, 5, 5, 5, 5, 5};
+    const uint32_t pass = 3, other_pass = 4;
+    float x[PACKED * COLS], y[PACKED * COLS], alone[ALONE * COLS], other[ALONE * COLS];
+    ls_queue *queue = NULL;
+    assert_int_equal(ls_queue_create_cpu(2, &queue), LS_OK);
+    for (int i = 0; i < PACKED * COLS; i++) {
+        x[i] = 1.0f;
+    }
+    ls_dropout d = {.key = ls_random_stream(7, LS_RANDOM_DROPOUT),
+                    .probability = 0.25,
+                    .length = PACKED,
+                    .record = record,
+                    .first = first,
+                    .pass = &pass,
+                    .site = 9};
+    const ls_tensor from = ls_tensor_f32(x, PACKED, COLS), into = ls_tensor_f32(y, PACKED, COLS);
+    assert_int_equal(ls_dropout_apply(queue, &d, &from, &into, false), LS_OK);
+    d.length = ALONE;
+    d.record = alone_record;
+    d.first = NULL;
+    const ls_tensor six = ls_tensor_rows(from, 0, ALONE), there = ls_tensor_f32(alone, ALONE, COLS);
+    assert_int_equal(ls_dropout_apply(queue, &d, &six, &there, false), LS_OK);
+    assert_memory_equal(alone, y + 2 * COLS, sizeof alone);
+    d.pass = &other_pass;
+    const ls_tensor elsewhere = ls_tensor_f32(other, ALONE, COLS);
+    assert_int_equal(ls_dropout_apply(queue, &d, &six, &elsewhere, false), LS_OK);
+    assert_memory_not_equal(alone, other, sizeof alone);
+
+    int zeros = 0;
+    for (int i = 0; i < PACKED * COLS; i++) {
+        assert_true(y[i] == 0.0f || fabsf(y[i] - 4.0f / 3.0f) < 1e-6f);
+        zeros += y[i] == 0.0f;
+    }
+    assert_in_range(zeros, 70, 130); /* 100 of 400, and three standard deviations */
+    assert_int_equal(ls_dropout_apply(queue, &d, &six, &elsewhere, true), LS_OK);
+    ls_queue_destroy(queue);
+}
+
 static void adapter_targets_that_match_nothing_are_named(void **state)
 {
     (void)state;
@@ -428,6 +473,7 @@ int main(void)
         cmocka_unit_test(adapter_packed_base_has_the_bits_of_what_it_unpacks_to),
         cmocka_unit_test(adapter_costs_no_weight_gradient_of_the_base),
         cmocka_unit_test(adapter_begins_as_nothing),
+        cmocka_unit_test(dropout_is_the_same_alone_and_packed),
         cmocka_unit_test(adapter_targets_that_match_nothing_are_named),
         cmocka_unit_test(adapter_config_refuses_what_is_not_plain_lora),
     };
