@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dropout: each element is set to zero with probability p; the others are multiplied by 1 / (1 - p).
+ * Dropout: each element is set to zero with probability p; the others are multiplied by
+ * 1 / (1 - p).
  *
  * Which elements is a function of counters and not of the place in a batch: the seed, the pass over
  * the data, the record, the token within it, the site in the model, and the column. So a record

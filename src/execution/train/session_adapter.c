@@ -55,12 +55,12 @@ ls_status ls_session_adapt(ls_session *session)
                        run->from[0] ? run->from : session->run.model.from);
     }
     LS_TRY(check_vocab(session));
-    if (ls_session_is_on_gpu(session) && (run->base != LS_BASE_FP32 || run->dropout > 0.0)) {
+    if (ls_session_is_on_gpu(session) && run->dropout > 0.0) {
         return ls_fail(
             LS_ERR_UNSUPPORTED,
-            "%s is computed on the CPU only, and this run uses a GPU; set train.device: cpu, or %s",
-            run->base != LS_BASE_FP32 ? "a base in fewer bits (adapter.base)" : "adapter.dropout",
-            run->base != LS_BASE_FP32 ? "adapter.base: fp32" : "adapter.dropout: 0");
+            "adapter.dropout is %g, which only a CPU computes, and this run computes on a GPU; set "
+            "adapter.dropout: 0, or train.device: cpu",
+            run->dropout);
     }
     LS_TRY(run->from[0] ? take_settings(session) : LS_OK);
     char *path = realpath(session->source->path, NULL);
