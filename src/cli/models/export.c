@@ -235,16 +235,31 @@ static ls_status run_gguf(const ls_invocation *invocation, const char *path)
     return status;
 }
 
+/* No option goes unused. */
+static ls_status check_options(const export_settings *s)
+{
+    if (!s->output[0] && !s->gguf[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "missing output: give -o DIR for a Hugging Face folder, or --gguf FILE");
+    }
+    if (s->output[0] && s->gguf[0]) {
+        return ls_fail(LS_ERR_INVALID, "-o DIR and --gguf FILE are two exports: give one, then the other");
+    }
+    const char *unused = !s->gguf[0]           ? (s->quant != LS_GGUF_F16 ? "--quant" : NULL)
+                         : s->adapter          ? "--adapter"
+                         : s->dtype != 0       ? "--dtype"
+                         : s->shard_bytes != 0 ? "--shard-size"
+                                               : NULL;
+    return !unused ? LS_OK
+                   : ls_fail(LS_ERR_INVALID, "%s has no effect %s: leave it out", unused,
+                             s->gguf[0] ? "on a GGUF file (its number format is --quant)"
+                                        : "without --gguf FILE");
+}
+
 static ls_status run_export(const ls_invocation *invocation)
 {
     const export_settings *settings = invocation->settings;
-    if (!settings->output[0] == !settings->gguf[0]) {
-        return ls_fail(LS_ERR_INVALID, settings->gguf[0]
-                                           ? "-o DIR and --gguf FILE are two exports: give one of "
-                                             "them, then the other"
-                                           : "missing output: give -o DIR for a Hugging Face "
-                                             "folder, or --gguf FILE");
-    }
+    LS_TRY(check_options(settings));
     ls_loaded_model model;
     const char *path = invocation->words[0];
     if (settings->best) {

@@ -413,6 +413,12 @@ expect 2 "$LOCKSTEP" export llama
 says "-o DIR" "--gguf FILE"
 expect 2 "$LOCKSTEP" export llama -o x --gguf x.gguf
 says "two exports"
+for option in --adapter "--dtype bf16" "--shard-size 1MB"; do
+    expect 2 "$LOCKSTEP" export llama --gguf x.gguf $option
+    says "${option%% *} has no effect on a GGUF file"
+done
+expect 2 "$LOCKSTEP" export llama -o x --quant q8_0
+says "--quant has no effect without --gguf"
 expect 2 "$LOCKSTEP" export llama --gguf x.gguf --quant q3_k
 says "q3_k" "q4_k_m"
 expect 2 "$LOCKSTEP" export llama --gguf llama-f32.gguf
