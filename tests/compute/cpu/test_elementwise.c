@@ -9,7 +9,7 @@
 /* --- add, fill, copy --- */
 
 typedef struct add_case {
-    ck_tensor a, b, sum, filled, copied;
+    ck_tensor a, b, sum, filled, copied, scaled;
 } add_case;
 
 static void run_add(ls_queue *queue, void *context)
@@ -18,6 +18,8 @@ static void run_add(ls_queue *queue, void *context)
     assert_int_equal(ls_add(queue, &c->a.t, &c->b.t, &c->sum.t), LS_OK);
     assert_int_equal(ls_fill(queue, &c->filled.t, 2.5f), LS_OK);
     assert_int_equal(ls_copy(queue, &c->a.t, &c->copied.t), LS_OK);
+    assert_int_equal(ls_copy(queue, &c->a.t, &c->scaled.t), LS_OK);
+    assert_int_equal(ls_scale(queue, &c->scaled.t, 0.3f), LS_OK);
 }
 
 static void elementwise_add_fill_copy_are_exact(void **state)
@@ -30,17 +32,19 @@ static void elementwise_add_fill_copy_are_exact(void **state)
                       .b = ck_make(rows, cols, flat ? 0 : 7, seed + 20, 1.0),
                       .sum = ck_make(rows, cols, 0, 1, 0.0),
                       .filled = ck_make(rows, cols, flat ? 0 : 1, 1, 0.0),
-                      .copied = ck_make(rows, cols, 0, 1, 0.0)};
-        ck_same_bits(run_add, &c, (ck_tensor *[]){&c.sum, &c.filled, &c.copied}, 3, "elementwise");
+                      .copied = ck_make(rows, cols, 0, 1, 0.0),
+                      .scaled = ck_make(rows, cols, flat ? 0 : 5, 1, 0.0)};
+        ck_same_bits(run_add, &c, (ck_tensor *[]){&c.sum, &c.filled, &c.copied, &c.scaled}, 4, "elementwise");
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t j = 0; j < cols; j++) {
                 assert_true(ck_at(&c.sum, r, j) == ck_at(&c.a, r, j) + ck_at(&c.b, r, j));
                 assert_true(ck_at(&c.copied, r, j) == ck_at(&c.a, r, j));
                 assert_true(ck_at(&c.filled, r, j) == 2.5f);
+                assert_true(ck_at(&c.scaled, r, j) == 0.3f * ck_at(&c.a, r, j));
             }
         }
-        ck_tensor *all[] = {&c.a, &c.b, &c.sum, &c.filled, &c.copied};
-        for (int i = 0; i < 5; i++) {
+        ck_tensor *all[] = {&c.a, &c.b, &c.sum, &c.filled, &c.copied, &c.scaled};
+        for (int i = 0; i < 6; i++) {
             ck_free(all[i]);
         }
     }

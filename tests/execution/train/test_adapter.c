@@ -71,7 +71,12 @@ static void model_close(model *m)
 
 static void run(model *m, bool accumulate)
 {
-    const ls_executor_batch batch = {.weights = m->state.parameters,
+    static const uint32_t pass[SEQUENCES] = {1, 1};
+    static const int32_t record[ROWS] = {0};
+    const ls_executor_batch batch = {.record = record,
+                                     .pass = pass,
+                                     .dropout_seed = 4,
+                                     .weights = m->state.parameters,
                                      .gradients = m->state.gradients[0],
                                      .accumulate = accumulate,
                                      .tokens = m->tokens,
@@ -370,6 +375,64 @@ static void adapter_begins_as_nothing(void **state)
     model_close(&m);
 }
 
+static double loss_of(model *m)
+{
+    double sum = 0.0;
+    run(m, false);
+    for (int i = 0; i < ROWS; i++) {
+        sum += (double)m->losses[i];
+    }
+    return sum;
+}
+
+/* The gradient with dropout is the slope of the loss along it, with the same mask; and the bits do
+ * not depend on what is computed again. */
+static void dropout_gradients_are_those_of_the_same_mask(void **state)
+{
+    (void)state;
+    for (int family = 0; family < LS_FAMILY_COUNT; family++) {
+        const ls_model_config config = small_config(family);
+        const ls_adapter adapter = {.rank = 3, .alpha = 6.0, .dropout = 0.3};
+        model plain, m, again[2];
+        model_open(&plain, &config, LS_RECOMPUTE_NONE, NULL, LS_BASE_FP32);
+        model_open(&m, &config, LS_RECOMPUTE_NONE, &adapter, LS_BASE_FP32);
+        fill(&plain, &m);
+        run(&m, false);
+        const size_t bytes = (size_t)m.layout.float_count * sizeof(float);
+        for (int i = 0; i < 2; i++) {
+            model_open(&again[i], &config, i == 0 ? LS_RECOMPUTE_SELECTIVE : LS_RECOMPUTE_FULL, &adapter,
+                       LS_BASE_FP32);
+            fill(&plain, &again[i]);
+            memcpy(again[i].state.parameters, m.state.parameters,
+                   (size_t)m.layout.parameter_floats * sizeof(float));
+            run(&again[i], false);
+            assert_memory_equal(again[i].state.gradients[0], m.state.gradients[0], bytes);
+            model_close(&again[i]);
+        }
+        float *gradient = malloc(bytes), *at = malloc(bytes);
+        double norm = 0.0;
+        memcpy(gradient, m.state.gradients[0], bytes);
+        memcpy(at, m.state.parameters, bytes);
+        for (int64_t i = 0; i < m.layout.float_count; i++) {
+            norm += (double)gradient[i] * (double)gradient[i];
+        }
+        double losses[2];
+        const double length = 2e-3 / sqrt(norm); /* of the difference */
+        for (int side = 0; side < 2; side++) {
+            for (int64_t i = 0; i < m.layout.float_count; i++) {
+                m.state.parameters[i] = at[i] + (float)((side == 0 ? -length : length) * (double)gradient[i]);
+            }
+            losses[side] = loss_of(&m);
+        }
+        const double slope = (losses[1] - losses[0]) / (2.0 * length);
+        assert_true(fabs(slope - norm) < 0.01 * norm);
+        free(gradient);
+        free(at);
+        model_close(&plain);
+        model_close(&m);
+    }
+}
+
 /* Rows 2..7 of a sequence are record 5; alone, they are rows 0..5 of one. */
 static void dropout_is_the_same_alone_and_packed(void **state)
 {
@@ -473,6 +536,7 @@ int main(void)
         cmocka_unit_test(adapter_packed_base_has_the_bits_of_what_it_unpacks_to),
         cmocka_unit_test(adapter_costs_no_weight_gradient_of_the_base),
         cmocka_unit_test(adapter_begins_as_nothing),
+        cmocka_unit_test(dropout_gradients_are_those_of_the_same_mask),
         cmocka_unit_test(dropout_is_the_same_alone_and_packed),
         cmocka_unit_test(adapter_targets_that_match_nothing_are_named),
         cmocka_unit_test(adapter_config_refuses_what_is_not_plain_lora),
