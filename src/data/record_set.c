@@ -76,24 +76,23 @@ typedef struct survey {
     uint64_t lost_line;
 } survey;
 
-/* Counts a sample. *keep_out: something of it is trained. */
-static ls_status look_at(ls_record_set *set, const piece *p, const char *path, survey *found, bool *keep_out)
+/* Counts a sample; is_lost: nothing of it is trained. */
+static void look_at(ls_record_set *set, const piece *p, const char *path, bool is_lost, survey *found)
 {
     ls_record_counts *c = &set->counts;
-    LS_TRY(find_trained(set, p, keep_out));
-    if (!*keep_out) {
-        found->lost_line = found->lost_count++ ? found->lost_line : p->file->origins[p->document].line;
+    const uint64_t line = p->file->origins[p->document].line;
+    if (is_lost) {
+        found->lost_line = found->lost_count++ ? found->lost_line : line;
         found->lost_path = found->lost_path ? found->lost_path : path;
-        return LS_OK;
+        return;
     }
     if (p->count - 1 > set->options.context && c->long_count++ == 0) {
         c->long_path = path;
-        c->long_line = p->file->origins[p->document].line;
+        c->long_line = line;
         c->long_tokens = p->count;
     }
     c->samples++;
     c->positions += positions_of(set, p);
-    return LS_OK;
 }
 
 static ls_status judge(ls_record_set *set, const survey *found)
@@ -126,32 +125,58 @@ static uint32_t length_of(const ls_record_set *set, const piece *p)
     return set->options.packing ? (uint32_t)positions_of(set, p) : set->options.context;
 }
 
-/* Goes through all samples twice: counts lengths, then sorts numbers by length. A sample of which
- * nothing is trained is marked by a length of 0 in `lengths`. */
-static ls_status survey_files(ls_record_set *set, uint32_t *lengths)
+/* The length as which a sample is packed; 0: it is not in the set. */
+static ls_status find_length(const ls_record_set *set, const piece *p, uint32_t *length_out)
+{
+    bool is_in = is_chosen(&set->options, p);
+    LS_TRY(is_in ? find_trained(set, p, &is_in) : LS_OK);
+    *length_out = is_in ? length_of(set, p) : 0;
+    return LS_OK;
+}
+
+/* Counts the samples of each length, and those that are cut or lost. */
+static ls_status survey_files(ls_record_set *set, uint64_t *counts)
 {
     const ls_record_set_options *o = &set->options;
     survey found = {0};
-    uint64_t number = 0;
     for (size_t f = 0; f < o->file_count; f++) {
-        for (uint64_t i = 0; i < o->files[f].document_count; i++, number++) {
+        for (uint64_t i = 0; i < o->files[f].document_count; i++) {
             const piece p = piece_of(&o->files[f], i);
-            bool keep = is_chosen(o, &p);
-            LS_TRY(keep ? look_at(set, &p, o->names[f].path, &found, &keep) : LS_OK);
-            lengths[number] = keep ? length_of(set, &p) : 0;
+            uint32_t length = 0;
+            LS_TRY(find_length(set, &p, &length));
+            if (is_chosen(o, &p)) {
+                look_at(set, &p, o->names[f].path, length == 0, &found);
+                counts[length]++;
+            }
         }
     }
+    counts[0] = 0;
     return judge(set, &found);
 }
 
-/* Counting sort: `lengths` becomes the numbers in order of length. */
-static ls_status sort_by_length(ls_record_set *set, const uint32_t *lengths, uint64_t total, uint64_t *counts)
+/* Puts the number of each sample to those of its length. next: for each length, where the next
+ * number goes. */
+static ls_status sort_numbers(ls_record_set *set, uint64_t *next)
+{
+    const ls_record_set_options *o = &set->options;
+    for (size_t f = 0; f < o->file_count; f++) {
+        for (uint64_t i = 0; i < o->files[f].document_count; i++) {
+            const piece p = piece_of(&o->files[f], i);
+            uint32_t length = 0;
+            LS_TRY(find_length(set, &p, &length));
+            if (length > 0) {
+                set->numbers[next[length]++] = (uint32_t)(set->file_starts[f] + i);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+/* A counting sort in two passes over the files, which are mapped. */
+static ls_status sort_by_length(ls_record_set *set, uint64_t *counts)
 {
     const uint32_t context = set->options.context;
-    for (uint64_t i = 0; i < total; i++) {
-        counts[lengths[i]]++;
-    }
-    counts[0] = 0;
+    LS_TRY(survey_files(set, counts));
     LS_TRY(ls_bins_create(counts, context, &set->bins));
     set->starts = malloc(((size_t)context + 2) * sizeof *set->starts);
     set->numbers = malloc((set->counts.samples + 1) * sizeof *set->numbers);
@@ -165,16 +190,11 @@ static ls_status sort_by_length(ls_record_set *set, const uint32_t *lengths, uin
         counts[n] = set->starts[n];
     }
     set->starts[context + 1] = sum;
-    for (uint64_t i = 0; i < total; i++) {
-        if (lengths[i] > 0) {
-            set->numbers[counts[lengths[i]]++] = (uint32_t)i;
-        }
-    }
     set->counts.windows = ls_bins_count(set->bins);
-    return LS_OK;
+    return sort_numbers(set, counts);
 }
 
-static ls_status count_files(ls_record_set *set, uint64_t *total_out)
+static ls_status count_files(ls_record_set *set)
 {
     const ls_record_set_options *o = &set->options;
     set->file_starts = calloc(o->file_count + 1, sizeof *set->file_starts);
@@ -185,24 +205,18 @@ static ls_status count_files(ls_record_set *set, uint64_t *total_out)
         LS_ASSERT(o->files[f].origins);
         set->file_starts[f + 1] = set->file_starts[f] + o->files[f].document_count;
     }
-    *total_out = set->file_starts[o->file_count];
-    return *total_out <= SAMPLES_MAX - o->first_record
+    const uint64_t total = set->file_starts[o->file_count];
+    return total <= SAMPLES_MAX - o->first_record
                ? LS_OK
                : ls_fail(LS_ERR_INVALID, "there are %llu samples of records; at most %llu are allowed",
-                         (ull)*total_out, (ull)SAMPLES_MAX);
+                         (ull)total, (ull)SAMPLES_MAX);
 }
 
 static ls_status make(ls_record_set *set)
 {
-    uint64_t total = 0;
-    LS_TRY(count_files(set, &total));
-    uint32_t *lengths = malloc((total + 1) * sizeof *lengths);
+    LS_TRY(count_files(set));
     uint64_t *counts = calloc((size_t)set->options.context + 1, sizeof *counts);
-    ls_status status = lengths && counts ? survey_files(set, lengths) : no_memory(set);
-    if (status == LS_OK) {
-        status = sort_by_length(set, lengths, total, counts);
-    }
-    free(lengths);
+    const ls_status status = counts ? sort_by_length(set, counts) : no_memory(set);
     free(counts);
     return status;
 }

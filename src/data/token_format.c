@@ -36,17 +36,22 @@ ls_status ls_token_writer_init(ls_token_writer *writer, int fd, const char *path
     if (lseek(fd, LS_TOKEN_HEADER_BYTES, SEEK_SET) < 0) {
         return ls_fail_errno(errno, "can't write %s", path);
     }
+    const char *slash = strrchr(path, '/');
+    writer->folder = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
     writer->block = malloc(LS_TOKENS_BLOCK_BYTES);
-    return writer->block
-               ? LS_OK
-               : ls_fail(LS_ERR_MEMORY, "can't write %s: not enough memory for a block of tokens", path);
+    if (!writer->block || !writer->folder) {
+        ls_token_writer_release(writer);
+        return ls_fail(LS_ERR_MEMORY, "can't write %s: not enough memory for a block of tokens", path);
+    }
+    return LS_OK;
 }
 
 void ls_token_writer_release(ls_token_writer *writer)
 {
     free(writer->block);
-    free(writer->starts);
-    free(writer->origins);
+    ls_spill_release(&writer->start_table);
+    ls_spill_release(&writer->origin_table);
+    free(writer->folder);
     free(writer->crcs);
     *writer = (ls_token_writer){.fd = -1};
 }
@@ -126,10 +131,9 @@ ls_status ls_token_writer_add(ls_token_writer *writer, const int32_t *ids, uint6
                               uint64_t text_bytes)
 {
     if (count > 0) {
-        void *starts = writer->starts;
-        LS_TRY(grow(writer->path, &starts, writer->start_count, &writer->start_capacity,
-                    sizeof *writer->starts));
-        writer->starts = starts;
+        LS_TRY(ls_spill_reserve(&writer->start_table, writer->folder,
+                                (writer->start_count + 1) * sizeof *writer->starts));
+        writer->starts = writer->start_table.data;
         writer->starts[writer->start_count++] = writer->token_count;
     }
     return ls_token_writer_continue(writer, ids, count, text_bytes);
@@ -139,10 +143,9 @@ ls_status ls_token_writer_add_sample(ls_token_writer *writer, const int32_t *ids
                                      uint64_t text_bytes, ls_token_origin origin)
 {
     LS_ASSERT(writer->id_bytes == 4 && count > 0);
-    void *origins = writer->origins;
-    LS_TRY(
-        grow(writer->path, &origins, writer->start_count, &writer->origin_capacity, sizeof *writer->origins));
-    writer->origins = origins;
+    LS_TRY(ls_spill_reserve(&writer->origin_table, writer->folder,
+                            (writer->start_count + 1) * sizeof *writer->origins));
+    writer->origins = writer->origin_table.data;
     writer->origins[writer->start_count] = origin;
     return ls_token_writer_add(writer, ids, count, text_bytes);
 }

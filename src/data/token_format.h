@@ -23,6 +23,7 @@
 #define LS_DATA_TOKEN_FORMAT_H
 
 #include "base/status.h"
+#include "data/spill.h"
 #include "data/tokens.h"
 
 #include <assert.h>
@@ -75,9 +76,10 @@ typedef struct ls_token_writer {
     uint64_t block_bytes;
     /* Private: the tables, which grow. */
     uint64_t *starts;
-    uint64_t start_count, start_capacity;
+    uint64_t start_count;
     ls_token_origin *origins;
-    uint64_t origin_capacity;
+    ls_spill start_table, origin_table;
+    char *folder;
     uint32_t *crcs;
     uint64_t crc_count, crc_capacity;
 } ls_token_writer;

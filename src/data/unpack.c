@@ -198,7 +198,7 @@ static int open_nameless(const char *folder)
     return fd;
 }
 
-static ls_status open_temporary(const char *folder, int *fd_out)
+ls_status ls_temporary_open(const char *folder, int *fd_out)
 {
     int fd = folder && folder[0] && ls_dir_create(folder) == LS_OK ? open_nameless(folder) : -1;
     if (fd < 0) {
@@ -236,7 +236,7 @@ ls_status ls_unpack(const char *path, ls_file_map packed, const ls_unpack_option
                   .packed = packed,
                   .options = options,
                   .limit_bytes = options->limit_bytes ? options->limit_bytes : ls_unpack_limit(packed.bytes)};
-    LS_TRY(open_temporary(options->folder, &u.fd));
+    LS_TRY(ls_temporary_open(options->folder, &u.fd));
     u.block = malloc(BLOCK_BYTES);
     ls_status status = !u.block ? ls_fail(LS_ERR_MEMORY, "not enough memory to unpack %s", path)
                        : packing == LS_PACKING_GZIP ? unpack_gzip(&u)
