@@ -79,6 +79,23 @@ static void llama2_encodes_as_published(void **state)
     ls_tokenizer_destroy(tokenizer);
 }
 
+/* A tokenizer.model does not read its control symbols in a text; chat templates write them there. */
+static void llama2_encodes_marks_of_templates(void **state)
+{
+    (void)state;
+    static const char text[] = "<s>Hello world</s>";
+    ls_tokenizer *tokenizer = load("llama2-tokenizer.model");
+    ls_token_buffer ids = {0};
+    assert_int_equal(ls_tokenizer_encode(tokenizer, NULL, text, sizeof text - 1, false, &ids), LS_OK);
+    assert_int_not_equal(ids.ids[0], 1);
+    ids.count = 0;
+    assert_int_equal(ls_tokenizer_encode_marked(tokenizer, NULL, text, sizeof text - 1, &ids), LS_OK);
+    assert_int_equal(ids.count, 4);
+    assert_memory_equal(ids.ids, ((const int32_t[]){1, 15043, 3186, 2}), 4 * sizeof *ids.ids);
+    ls_token_buffer_release(&ids);
+    ls_tokenizer_destroy(tokenizer);
+}
+
 int main(void)
 {
     const char *given = getenv("LS_SHARED_DATA");
@@ -91,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_encodes_as_published),
         cmocka_unit_test(llama2_encodes_as_published),
+        cmocka_unit_test(llama2_encodes_marks_of_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
