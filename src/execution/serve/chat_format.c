@@ -103,7 +103,7 @@ ls_status ls_chat_format_prompt(const ls_chat_format *format, const json_t *vari
     ls_status status = render(format, variables, true, &text);
     if (status == LS_OK) {
         /* the template has written all special tokens itself */
-        status = ls_tokenizer_encode(format->tokenizer, NULL, ls_text_string(&text), text.bytes, false, ids);
+        status = ls_tokenizer_encode_marked(format->tokenizer, NULL, ls_text_string(&text), text.bytes, ids);
     }
     ls_text_release(&text);
     return status;
@@ -133,7 +133,7 @@ int32_t ls_chat_format_end_of_turn(const ls_chat_format *format)
     if (format->template && render(format, given, false, &text) == LS_OK) {
         const char *after = strstr(ls_text_string(&text), answer);
         after = after ? after + sizeof answer - 1 : "";
-        if (ls_tokenizer_encode(format->tokenizer, NULL, after, strlen(after), false, &ids) == LS_OK &&
+        if (ls_tokenizer_encode_marked(format->tokenizer, NULL, after, strlen(after), &ids) == LS_OK &&
             ids.count > 0 && is_special(format->tokenizer, ids.ids[0])) {
             end = ids.ids[0];
         }
