@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* Beyond these, fine-tuning usually costs a model more than it gains. */
-static const double IMPORTED_EPOCHS_MAX = 20.0, IMPORTED_LR_MAX = 1e-4;
+static const double IMPORTED_EPOCHS_MAX = 20.0, IMPORTED_LR_MAX = 1e-4, ADAPTER_LR_MAX = 1e-3;
 
 /* The samples of the first `steps` steps that come from source `i`: exact to about one. */
 static double samples_of(const ls_session *session, size_t i, uint64_t steps)
@@ -73,10 +73,13 @@ void ls_session_describe_warnings(const ls_session *session, ls_text *text)
                        "already trained, 1 to 5 are usual; set train.epochs\n",
                        session->source_count > 1 ? "most repeated " : "", epochs);
     }
-    if (run->model.from[0] && run->train.optimizer.lr > IMPORTED_LR_MAX) {
+    const bool has_adapter = run->adapter.kind == LS_ADAPTER_LORA;
+    if (run->model.from[0] && run->train.optimizer.lr > (has_adapter ? ADAPTER_LR_MAX : IMPORTED_LR_MAX)) {
         ls_text_printf(text,
-                       "warning train.optimizer.lr is %g. For a model that is already trained, 1e-5 to 1e-4 "
-                       "is usual; a higher rate can destroy what it has learned\n",
-                       run->train.optimizer.lr);
+                       "warning train.optimizer.lr is %g. For %s is usual; a higher rate can destroy what "
+                       "the model has learned\n",
+                       run->train.optimizer.lr,
+                       has_adapter ? "an adapter, 1e-4 to 1e-3"
+                                   : "a model that is already trained, 1e-5 to 1e-4");
     }
 }
