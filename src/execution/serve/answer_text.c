@@ -21,20 +21,20 @@ ls_status ls_answer_text_follow(ls_answer_text *a, const int32_t *prompt, size_t
     return LS_OK;
 }
 
-/* Looks for stops that end after byte `from`. */
+/* Looks for stops that end after byte `from`; the one that begins first cuts the text. */
 static void find_stop(ls_answer_text *a, size_t from)
 {
+    size_t end = a->text.bytes;
     for (size_t i = 0; i < a->stop_count; i++) {
-        const size_t bytes = strlen(a->stops[i]);
-        const size_t begin = from >= bytes ? from - bytes + 1 : 0;
-        const char *found = begin < a->text.bytes
-                                ? memmem(a->text.data + begin, a->text.bytes - begin, a->stops[i], bytes)
-                                : NULL;
+        const size_t bytes = strlen(a->stops[i]), begin = from >= bytes ? from - bytes + 1 : 0;
+        const char *found = memmem(a->text.data + begin, a->text.bytes - begin, a->stops[i], bytes);
         if (found) {
-            a->text.bytes = (size_t)(found - a->text.data);
+            const size_t at = (size_t)(found - a->text.data);
+            end = at < end ? at : end;
             a->is_stopped = true;
         }
     }
+    a->text.bytes = end;
 }
 
 /* Bytes at the end of the text with which a stop begins. */

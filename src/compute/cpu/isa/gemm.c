@@ -48,8 +48,9 @@ enum {
     /* Rows of A up to which B is not packed into panels: packed matrices, and floats. */
     DIRECT_ROWS = ROWS,
     THIN_ROWS = 8,
-    /* Floats of a row of B^T that are prefetched ahead then. */
-    THIN_AHEAD = 128,
+    /* Floats that are prefetched ahead in rows of B^T longer than THIN_STRIDE. */
+    THIN_STRIDE = 8192,
+    THIN_AHEAD = 256,
     /* Rows of B that are prefetched ahead of packing. */
     PACK_AHEAD = 8,
     /* Rows of a panel that are prefetched ahead of the micro tile. */
@@ -482,6 +483,8 @@ static void run_block(block_job *job, float *scratch)
  * only take it there and back once more. */
 LS_SIMD void micro_thin(int rows, int64_t count, a_rows a, const float *b, int64_t stride, const c_part *c)
 {
+    /* the same place of the next 16 rows; of longer rows the cache can't hold so many */
+    const int64_t ahead = stride <= THIN_STRIDE ? LS_LANES * stride : THIN_AHEAD;
     vf sum[THIN_ROWS];
     UNROLL for (int i = 0; i < rows; i++)
     {
@@ -493,8 +496,7 @@ LS_SIMD void micro_thin(int rows, int64_t count, a_rows a, const float *b, int64
         {
             /* columns beyond the last read the first again, and are not stored */
             const float *row = b + (j < c->columns ? j : 0) * stride + k;
-            /* not into L1, where rows 4 KB apart share a set */
-            __builtin_prefetch(row + THIN_AHEAD, 0, 2);
+            __builtin_prefetch(row + ahead);
             block[j] = vf_load_tail(row, count - k);
         }
         vf_transpose(block);
