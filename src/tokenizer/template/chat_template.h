@@ -27,7 +27,11 @@
 #include "base/text.h"
 
 enum {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* instrumented steps are a hundred times as slow */
+    LS_CHAT_STEPS_MAX = 200000,
+#else
     LS_CHAT_STEPS_MAX = 20000000,
+#endif
     LS_CHAT_MEMORY_MAX = 512 << 20,
     LS_CHAT_DEPTH_MAX = 400,
     LS_CHAT_SOURCE_MAX = 4 << 20,
