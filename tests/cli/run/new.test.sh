@@ -48,9 +48,13 @@ expect 0 "$LOCKSTEP" train sums/train.yaml --dry-run
 
 expect 0 "$LOCKSTEP" train tiny.yaml --json --steps 1 --run-dir large --set tokenizer.kind=train --set tokenizer.vocab=300 --set model.context=128 --set model.width=384 \
     --set model.ffn=1024 --set model.layers=8
-(ulimit -v $((320 * 1024)) && "$LOCKSTEP" new chat small --data "$records" --model large --json) >"$out"
-same "adapters where memory is short" "$(field "$out" way base)" "lora fp32"
-check "the run file says so" grep -q "adapter:" small/train.yaml
+if sanitized; then
+    echo "a sanitizer needs the address space: no ulimit -v"
+else
+    (ulimit -v $((320 * 1024)) && "$LOCKSTEP" new chat small --data "$records" --model large --json) >"$out"
+    same "adapters where memory is short" "$(field "$out" way base)" "lora fp32"
+    check "the run file says so" grep -q "adapter:" small/train.yaml
+fi
 
 # ---- refused ----
 
