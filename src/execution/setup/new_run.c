@@ -105,7 +105,7 @@ static void choose_tuning(new_run *n)
         n->epochs = 10;
     }
     const double lr = fmin(fmax(2e-5 * sqrt(1e9 / (double)n->parameters), 2e-5), 5e-4);
-    n->lr = n->way->is_adapter ? 10.0 * lr : lr;
+    n->lr = n->way->is_adapter ? fmin(10.0 * lr, 1e-3) : lr;
 }
 
 /* ---- the run file ---- */

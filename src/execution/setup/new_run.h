@@ -13,7 +13,8 @@
  *   batch          a twentieth of the sequences of an epoch, a power of two from 4 to 32
  *   epochs         10 below 2,000 samples for models below 20 million parameters; else 5 below 1,000
  *                  samples, 3 below 10,000, 2 below 100,000, 1; text: 3 below 10 million tokens, 1
- *   learning rate  2e-5 sqrt(1e9 / parameters), within 2e-5 and 5e-4; ten times that for adapters
+ *   learning rate  2e-5 sqrt(1e9 / parameters), within 2e-5 and 5e-4; ten times that for adapters, at
+ *                  most 1e-3
  *   way            the first of these whose memory plan is at most 60 % of what is available: all
  *                  weights; adapters on a base in float32, bf16, nf4; the last also with full
  *                  recompute
