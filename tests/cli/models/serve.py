@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks a server of LOCKSTEP everything that the API promises. Usage: serve.py LOCKSTEP MODEL TEMPLATE"""
+import atexit
 import http.client
 import json
 import os
@@ -25,6 +26,7 @@ class Server:
     def __init__(self, *options):
         self.process = subprocess.Popen([LOCKSTEP, "serve", MODEL, "--listen", "127.0.0.1:0", "--threads", "2", *options],
                                         stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # whatever goes wrong; nothing once it has ended
         self.line = self.process.stdout.readline()
         self.memory = self.process.stdout.readline()
         self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)/v1", self.line).group(1))
