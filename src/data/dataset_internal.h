@@ -58,7 +58,7 @@ LS_MUST_CHECK ls_status ls_dataset_detect(ls_dataset *d, const ls_dataset_option
 
 /* Makes the sets of all parts that hold records, after the streams of the others, and tells the
  * user about them. Errors: those of ls_record_set_create; LS_ERR_DATA if no record is left to train
- * on. */
+ * on, or none that has the end of an answer. */
 LS_MUST_CHECK ls_status ls_dataset_make_records(ls_dataset *d, const ls_dataset_options *o);
 
 /* Windows and positions of all records that are held out. */

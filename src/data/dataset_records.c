@@ -111,6 +111,7 @@ static ls_record_set_options set_options(const ls_dataset_options *o, const ls_d
     return (ls_record_set_options){.files = s->tokens,
                                    .names = s->files,
                                    .file_count = s->file_count,
+                                   .recipe = o->recipe,
                                    .context = o->context,
                                    .packing = o->packing,
                                    .skip_bad = ls_recipe_skips_bad(o->recipe)};
@@ -140,6 +141,31 @@ static ls_status make_record_sets(const ls_dataset_options *o, ls_dataset_part *
     return LS_OK;
 }
 
+/* Fails if there are records to train on, and the end of an answer is a target in none of them. */
+static ls_status check_ends(const ls_dataset *d)
+{
+    uint64_t samples = 0, ends = 0;
+    const ls_record_counts *first = NULL;
+    for (uint32_t i = 0; i < d->source_count; i++) {
+        if (d->sources[i].records) {
+            const ls_record_counts *c = ls_record_set_counts(d->sources[i].records);
+            first = first ? first : c;
+            samples += c->samples;
+            ends += c->end_count;
+        }
+    }
+    if (!first || ends > 0) {
+        return LS_OK;
+    }
+    return ls_fail(
+        LS_ERR_DATA,
+        "%llu of %llu training sample%s longer than the context of %u tokens, and no end of an "
+        "answer is left when they are cut off, so the model would never learn to stop; the first is "
+        "line %llu of %s, with %llu tokens: raise model.context, or shorten the records",
+        (ull)samples, (ull)samples, samples == 1 ? " is" : "s are", d->context, (ull)first->long_line,
+        first->long_path, (ull)first->long_tokens);
+}
+
 /* Sets of the records to train on, after the streams: validation numbers text first. */
 ls_status ls_dataset_make_records(ls_dataset *d, const ls_dataset_options *o)
 {
@@ -153,6 +179,7 @@ ls_status ls_dataset_make_records(ls_dataset *d, const ls_dataset_options *o)
         }
         LS_TRY(ls_dataset_is_records(s) ? make_record_sets(o, s, &end) : LS_OK);
     }
+    LS_TRY(check_ends(d));
     ls_dataset_part *v = &d->given_validation;
     if (ls_dataset_is_records(v)) {
         ls_record_set_options options = set_options(o, v);

@@ -51,19 +51,26 @@ static bool is_chosen(const ls_record_set_options *o, const piece *p)
     return o->held_out == held_out || (o->held_out && !o->has_threshold);
 }
 
-/* Whether one of the tokens that the sample's window holds is a target. */
-static ls_status find_trained(const ls_record_set *set, const piece *p, bool *found_out)
+/* What the targets in a sample's window have. */
+typedef struct targets {
+    bool trained, end;
+} targets;
+
+static ls_status find_targets(const ls_record_set *set, const piece *p, targets *found_out)
 {
     enum { BLOCK = 1024 };
     int32_t ids[BLOCK];
     const uint64_t count = positions_of(set, p) + 1;
-    /* The recipe sees to it that the whole sample has one. */
-    *found_out = count == p->count;
-    for (uint64_t at = 1; at < count && !*found_out; at += BLOCK) {
+    /* The recipe sees to it that the whole sample has both. */
+    *found_out = (targets){.trained = count == p->count, .end = count == p->count};
+    for (uint64_t at = 1; at < count && !found_out->end; at += BLOCK) {
         const uint64_t here = count - at < BLOCK ? count - at : BLOCK;
         LS_TRY(ls_tokens_read(p->file, p->first + at, here, ids));
         for (uint64_t i = 0; i < here; i++) {
-            *found_out = *found_out || ls_token_is_trained(ids[i]);
+            const bool trained = ls_token_is_trained(ids[i]);
+            found_out->trained = found_out->trained || trained;
+            found_out->end =
+                found_out->end || (trained && ls_recipe_is_end(set->options.recipe, ls_token_id(ids[i])));
         }
     }
     return LS_OK;
@@ -76,12 +83,12 @@ typedef struct survey {
     uint64_t lost_line;
 } survey;
 
-/* Counts a sample; is_lost: nothing of it is trained. */
-static void look_at(ls_record_set *set, const piece *p, const char *path, bool is_lost, survey *found)
+/* Counts a sample. */
+static void look_at(ls_record_set *set, const piece *p, const char *path, targets has, survey *found)
 {
     ls_record_counts *c = &set->counts;
     const uint64_t line = p->file->origins[p->document].line;
-    if (is_lost) {
+    if (!has.trained) {
         found->lost_line = found->lost_count++ ? found->lost_line : line;
         found->lost_path = found->lost_path ? found->lost_path : path;
         return;
@@ -92,6 +99,7 @@ static void look_at(ls_record_set *set, const piece *p, const char *path, bool i
         c->long_tokens = p->count;
     }
     c->samples++;
+    c->end_count += has.end;
     c->positions += positions_of(set, p);
 }
 
@@ -126,11 +134,11 @@ static uint32_t length_of(const ls_record_set *set, const piece *p)
 }
 
 /* The length as which a sample is packed; 0: it is not in the set. */
-static ls_status find_length(const ls_record_set *set, const piece *p, uint32_t *length_out)
+static ls_status find_length(const ls_record_set *set, const piece *p, uint32_t *length_out, targets *has_out)
 {
-    bool is_in = is_chosen(&set->options, p);
-    LS_TRY(is_in ? find_trained(set, p, &is_in) : LS_OK);
-    *length_out = is_in ? length_of(set, p) : 0;
+    *has_out = (targets){0};
+    LS_TRY(is_chosen(&set->options, p) ? find_targets(set, p, has_out) : LS_OK);
+    *length_out = has_out->trained ? length_of(set, p) : 0;
     return LS_OK;
 }
 
@@ -143,9 +151,10 @@ static ls_status survey_files(ls_record_set *set, uint64_t *counts)
         for (uint64_t i = 0; i < o->files[f].document_count; i++) {
             const piece p = piece_of(&o->files[f], i);
             uint32_t length = 0;
-            LS_TRY(find_length(set, &p, &length));
+            targets has;
+            LS_TRY(find_length(set, &p, &length, &has));
             if (is_chosen(o, &p)) {
-                look_at(set, &p, o->names[f].path, length == 0, &found);
+                look_at(set, &p, o->names[f].path, has, &found);
                 counts[length]++;
             }
         }
@@ -163,7 +172,8 @@ static ls_status sort_numbers(ls_record_set *set, uint64_t *next)
         for (uint64_t i = 0; i < o->files[f].document_count; i++) {
             const piece p = piece_of(&o->files[f], i);
             uint32_t length = 0;
-            LS_TRY(find_length(set, &p, &length));
+            targets has;
+            LS_TRY(find_length(set, &p, &length, &has));
             if (length > 0) {
                 set->numbers[next[length]++] = (uint32_t)(set->file_starts[f] + i);
             }

@@ -20,6 +20,7 @@
 #define LS_DATA_RECORD_SET_H
 
 #include "base/status.h"
+#include "data/conversation/recipe.h"
 #include "data/corpus.h"
 #include "data/dataset.h"
 #include "data/tokens.h"
@@ -36,6 +37,8 @@ typedef struct ls_record_set_options {
     const ls_tokens *files;
     const ls_corpus_file *names;
     size_t file_count;
+    /* What made the samples. */
+    const ls_recipe *recipe;
     /* T. */
     uint32_t context;
     /* Samples share windows. */
@@ -56,6 +59,8 @@ typedef struct ls_record_counts {
     uint64_t samples, windows;
     /* Positions that hold tokens. */
     uint64_t positions;
+    /* Samples with a target that ends an answer. */
+    uint64_t end_count;
     /* Samples that are cut off, and the file and line of the first; samples that are left out. */
     uint64_t long_count, left_count;
     const char *long_path;

@@ -301,6 +301,28 @@ static void records_that_are_too_long_are_cut_or_refused(void **state)
     assert_int_equal(ls_dataset_samples(f->dataset, LS_SPLIT_TRAIN), 1);
 }
 
+static void a_run_that_never_trains_an_end_is_refused(void **state)
+{
+    fixture *f = *state;
+    static const char long_records[] = "{\"prompt\": \"p\", \"completion\": \"abcdefghijkl\"}\n"
+                                       "{\"prompt\": \"p\", \"completion\": \"mnopqrstuvwx\"}\n";
+    const char *path = scratch_text(&f->s, "a.jsonl", long_records);
+    for (int skip_bad = 0; skip_bad < 2; skip_bad++) {
+        const setting how = {.context = 8, .skip_bad = skip_bad};
+        assert_int_equal(open_records(f, path, how), LS_ERR_DATA);
+        assert_error_has("2 of 2 training samples are longer than the context of 8 tokens");
+        assert_error_has("the first is line 1 of");
+        assert_error_has("raise model.context");
+    }
+    /* The tokens are the prompt, 12 letters and the end: 13 positions hold all of them. */
+    assert_int_equal(open_records(f, path, (setting){.context = 12}), LS_ERR_DATA);
+    assert_int_equal(open_records(f, path, (setting){.context = 13}), LS_OK);
+    path = scratch_text(&f->s, "b.jsonl",
+                        "{\"prompt\": \"p\", \"completion\": \"abcdefghijkl\"}\n"
+                        "{\"prompt\": \"p\", \"completion\": \"c\"}\n");
+    assert_int_equal(open_records(f, path, (setting){.context = 8}), LS_OK);
+}
+
 static void records_of_tables_and_packed_files_are_read(void **state)
 {
     fixture *f = *state;
@@ -328,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(records_that_are_bad_are_named_or_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(records_of_two_forms_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(records_that_are_too_long_are_cut_or_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_never_trains_an_end_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(records_of_tables_and_packed_files_are_read, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,6 +128,11 @@ static bool is_stop(const ls_recipe *r, int32_t id)
     return false;
 }
 
+bool ls_recipe_is_end(const ls_recipe *recipe, int32_t id)
+{
+    return is_stop(recipe, id) || id == ls_tokenizer_eos(recipe->tokenizer);
+}
+
 /* What a token prints: nothing if it is special, a blank if white space. */
 typedef enum token_kind { TOKEN_SPECIAL, TOKEN_BLANK, TOKEN_TEXT } token_kind;
 

@@ -92,6 +92,10 @@ bool ls_recipe_skips_bad(const ls_recipe *recipe);
  */
 int32_t ls_recipe_turn_end(const ls_recipe *recipe);
 
+/* Whether an id ends an answer: one of options.stops, ls_recipe_turn_end, or the tokenizer's
+ * end-of-text token. */
+bool ls_recipe_is_end(const ls_recipe *recipe, int32_t id);
+
 /* Fails if no record of a form can become samples, because they need a template. Errors:
  * LS_ERR_INVALID without one, saying what to set; those of ls_chat_template_open. */
 LS_MUST_CHECK ls_status ls_recipe_check_form(const ls_recipe *recipe, ls_record_form form);

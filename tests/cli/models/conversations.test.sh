@@ -68,6 +68,15 @@ train 3 --dry-run --set 'data.train=[mixed.jsonl]'
 says "mixed.jsonl:3: the record is OpenAI's messages, while that of line 1 is question and answer"
 train 3 --dry-run --set model.context=8
 says 'records are longer than the context of 8 tokens' 'line 1 of qa.jsonl' 'raise model.context'
+head -9 qa.jsonl | sed 's/it is/it is, as one finds out with some patience and ten fingers,/' > long.jsonl
+for bad in stop skip; do
+    train 3 --set 'data.train=[long.jsonl]' --set model.context=32 --set data.validation_fraction=0 --set data.bad_records=$bad
+    says '9 of 9 training samples are longer than the context of 32 tokens' 'would never learn to stop' \
+        'the first is line 1 of long.jsonl, with ' 'raise model.context'
+    check 'nothing was begun' test ! -e runs/tune/metrics.jsonl
+done
+train 0 --dry-run --set 'data.train=[long.jsonl, qa.jsonl]' --set model.context=32 --set data.validation_fraction=0
+prints '9 samples longer than the context of 32 tokens cut off'
 train 2 --dry-run --set data.template=none --set 'data.train=[chats.jsonl]'
 says 'need a chat template'
 train 2 --dry-run --set data.template=missing.jinja
