@@ -5,15 +5,27 @@
     python3 bench/masks_peer.py build/release/lockstep ../shared/data/chat_templates
 
 For every template TEMPLATE.jinja the conversations of golden.jsonl become records. The reference renders each conversation
-before and after each answer, as transformers does, and marks the tokens between. Printed for each template: records, those that
-the template refuses, samples, and how many differ, have an empty mask, or an answer without a stop token.
+before and after each answer, as transformers does, and marks the tokens between. Printed for each template:
+
+    records     conversations with an answer
+    refused     by lockstep, and why: both (the reference refuses as well), tools (an answer calls a tool, and the template does not
+                write that), end (an answer without a token that ends it), else (printed)
+    samples     made
+    ended       records that differ from the reference only in tokens that end an answer and that the reference does not train
+    differ      records that differ otherwise (printed)
+    empty       masks without a token
+    unstopped   samples with an answer without a token that ends it
 """
 import datetime, json, pathlib, re, subprocess, sys, tempfile
 import jinja2, jinja2.ext, jinja2.sandbox, tokenizers
 
 SPECIAL = """<|endoftext|> <s> </s> <unk> <pad> <|im_start|> <|im_end|> <|begin_of_text|> <|end_of_text|> <|eot_id|> <|eom_id|>
 <|start_header_id|> <|end_header_id|> <|python_tag|> <start_of_turn> <end_of_turn> <bos> <eos> <|end|> <|user|> <|assistant|>
-<|system|> <|end_of_turn|> <|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> [INST] [/INST]""".split()
+<|system|> <|end_of_turn|> <|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> [INST] [/INST]
+<|USER_TOKEN|> <|CHATBOT_TOKEN|> <|SYSTEM_TOKEN|> <|stop|> <|EOT|> <｜begin▁of▁sentence｜> <｜end▁of▁sentence｜> <im_end>""".split()
+
+
+COLUMNS = "records refused both tools end else samples ended differ empty unstopped".split()
 
 
 class Ignored(jinja2.ext.Extension):
@@ -99,9 +111,29 @@ def has_stop(tokenizer, ids, mask, stops):
     return bool(runs) and all(any(ids[i] in stops for i in range(a, b)) for a, b in ends)
 
 
+def differs_in_ends(made, wanted, stops):
+    """Made differs from wanted only in that tokens that end an answer are trained, or added at the end of a sample."""
+    if wanted is None or len(made) != len(wanted):
+        return False
+    for (ids, mask), (ids_wanted, mask_wanted) in zip(made, wanted):
+        n = len(ids_wanted)
+        if ids[:n] != ids_wanted or any(i not in stops for i in ids[n:]) or not all(mask[n:]):
+            return False
+        if any(a != b and not (a and i in stops) for i, a, b in zip(ids, mask, mask_wanted)):
+            return False
+    return True
+
+
+def reason(problem, wanted):
+    if wanted is None:
+        return "both"
+    return "tools" if "does not write tool calls" in problem else "end" if "without a token that ends" in problem else "else"
+
+
 def compare(lockstep, folder, tokenizer, template, source, cases):
+    stops = {tokenizer.token_to_id(s) for s in SPECIAL}
     compiled = environment().from_string(source)
-    count = dict(records=0, refused=0, samples=0, differ=0, empty=0, unstopped=0)
+    count = dict.fromkeys(COLUMNS, 0)
     (folder / "chat_template.jinja").write_text(source)
     for case in cases:
         variables = {k: v for k, v in case.items() if k not in ("messages", "add_generation_prompt")}
@@ -115,7 +147,7 @@ def compare(lockstep, folder, tokenizer, template, source, cases):
         try:
             wanted = reference(lambda m, p: compiled.render(messages=m, add_generation_prompt=p, documents=None, **variables),
                                tokenizer, case["messages"])
-        except (jinja2.TemplateError, TypeError) as error:
+        except (jinja2.TemplateError, TypeError):
             wanted = None
         out = subprocess.run([lockstep, "data", "show", str(folder / "records.jsonl"), "--json", "--set", "tokenizer.kind=file",
                               "--set", f"tokenizer.file={folder}/tokenizer.json", "--set", "model.context=65536",
@@ -123,17 +155,20 @@ def compare(lockstep, folder, tokenizer, template, source, cases):
         seen = json.loads(out.stdout) if out.stdout else {"records": [], "problems": [out.stderr]}
         count["records"] += 1
         if seen["problems"]:
+            why = reason(seen["problems"][0], wanted)
             count["refused"] += 1
-            if wanted is not None and count["refused"] < 3:
+            count[why] += 1
+            if why == "else" and count["else"] < 3:
                 print(f"  {template}: refused: {seen['problems'][0][:300]}")
             continue
         made = [(r["tokens"], r["mask"]) for r in seen["records"]]
         count["samples"] += len(made)
-        count["differ"] += made != wanted
-        if made != wanted and count["differ"] < 3:
+        ended = made != wanted and differs_in_ends(made, wanted, stops)
+        count["ended"] += ended
+        count["differ"] += made != wanted and not ended
+        if made != wanted and not ended and count["differ"] < 3:
             print(f"  {template}: differs from the reference" + (" that refuses" if wanted is None else ""))
             print("   ", json.dumps(case["messages"])[:600])
-        stops = {tokenizer.token_to_id(s) for s in SPECIAL}
         for ids, mask in made:
             count["empty"] += not any(mask)
             count["unstopped"] += not has_stop(tokenizer, ids, mask, stops)
@@ -150,10 +185,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         tokenizer = make_model(folder)
-        print(f"{'template':60} records refused samples  differ   empty unstopped")
+        print(" " * 56, *(f"{name:>9}" for name in COLUMNS))
+        total = dict.fromkeys(COLUMNS, 0)
         for template in wanted:
             c = compare(lockstep, folder, tokenizer, template, (data / f"{template}.jinja").read_text(), cases[template])
-            print(f"{template:60} {c['records']:7} {c['refused']:7} {c['samples']:7} {c['differ']:7} {c['empty']:7} {c['unstopped']:9}")
+            print(f"{template:56}", *(f"{c[name]:9}" for name in COLUMNS), flush=True)
+            total = {name: total[name] + c[name] for name in COLUMNS}
+        print(f"{len(wanted)} templates".ljust(56), *(f"{total[name]:9}" for name in COLUMNS))
 
 
 main()
