@@ -102,8 +102,8 @@ void ls_print_json(const json_t *root);
     {                                                                                                        \
         .key = "adapter", .type = LS_OPTION_STRING, .offset = offsetof(record, adapter),                     \
         .default_text = "\"\"", .value_name = "DIR",                                                         \
-        .help = "adapter of the model: a directory of the PEFT library, or a checkpoint of a run that "      \
-                "trained one"                                                                                \
+        .help = "adapter of the model: a directory written by the PEFT library, or a checkpoint of a "       \
+                "run that trained one"                                                                       \
     }
 #define LS_ROW_FIELD(record)                                                                                 \
     {                                                                                                        \

@@ -416,10 +416,11 @@ static ls_status check_ranks(const ls_run_file *run)
         return parallel->data == LS_AUTO_U64 || parallel->data <= run->train.leaves
                    ? LS_OK
                    : ls_fail(LS_ERR_INVALID,
-                             "parallel.data is %llu, but the batch of a step is divided into only %llu %s; "
-                             "use at most %llu, or a new run with more train.leaves",
+                             "parallel.data is %llu, but the batch of a step is divided into only %llu %s "
+                             "(train.leaves); use at most %llu. To use more, set train.leaves to at least "
+                             "%llu in a new run: it can't change once a run has begun",
                              number(parallel->data), number(run->train.leaves), shares_word,
-                             number(run->train.leaves));
+                             number(run->train.leaves), number(parallel->data));
     }
     if (parallel->ranks % per_replica != 0) {
         return ls_fail(
@@ -445,10 +446,12 @@ static ls_status check_ranks(const ls_run_file *run)
     if (replicas > run->train.leaves) {
         return ls_fail(
             LS_ERR_INVALID,
-            "parallel.ranks is %llu, but the batch of a step is divided into only %llu %s, so that some "
-            "ranks would never work; use at most %llu rank%s, or a new run with more train.leaves",
+            "parallel.ranks is %llu, but the batch of a step is divided into only %llu %s (train.leaves), "
+            "so that some ranks would have nothing to do; use at most %llu rank%s. To use more, set "
+            "train.leaves to at least %llu in a new run: it can't change once a run has begun",
             number(parallel->ranks), number(run->train.leaves), shares_word,
-            number(run->train.leaves * per_replica), plural(run->train.leaves * per_replica));
+            number(run->train.leaves * per_replica), plural(run->train.leaves * per_replica),
+            number(replicas));
     }
     if (parallel->ranks > job->max_ranks) {
         return ls_fail(

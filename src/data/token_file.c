@@ -81,7 +81,8 @@ static ls_status alloc_starts(ls_tokens *tokens, uint64_t capacity)
 {
     tokens->owned_starts = malloc(capacity * sizeof *tokens->owned_starts);
     if (!tokens->owned_starts) {
-        return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %llu document starts", tokens->path,
+        return ls_fail(LS_ERR_MEMORY,
+                       "%s: not enough memory to list where its documents begin (%llu entries)", tokens->path,
                        (ull)capacity);
     }
     tokens->document_starts = tokens->owned_starts;

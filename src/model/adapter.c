@@ -124,10 +124,10 @@ static ls_status check_plain(const json_t *root, const char *name)
             char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
             const ls_status status =
                 ls_fail(LS_ERR_UNSUPPORTED,
-                        "%s: %s is %.100s, but only plain LoRA adapters can be used (%s%s); merge this one "
-                        "into its base model with the library peft (merge_and_unload)",
-                        name, plain_only[i].key, text ? text : "?", plain_only[i].allowed ? "" : "without ",
-                        plain_only[i].allowed ? plain_only[i].allowed : plain_only[i].key);
+                        "%s: %s is %.100s, but lockstep can use only LoRA adapters in which it is %s; merge "
+                        "this one into its base model with the PEFT library (merge_and_unload)",
+                        name, plain_only[i].key, text ? text : "?",
+                        plain_only[i].allowed ? plain_only[i].allowed : "empty, false or absent");
             free(text);
             return status;
         }

@@ -157,9 +157,11 @@ static ls_bpe_candidate pop(ls_bpe_work *work)
 static ls_status make_room(ls_bpe_work *work, size_t count)
 {
     if (count > UINT32_MAX / 4) {
-        return ls_fail(LS_ERR_MEMORY,
-                       "a word of %zu characters or bytes is too long to encode; at most %u are allowed",
-                       count, UINT32_MAX / 4);
+        return ls_fail(
+            LS_ERR_MEMORY,
+            "the text has a word of %zu characters or bytes, but the tokenizer can encode at most %u "
+            "together: divide the word",
+            count, UINT32_MAX / 4);
     }
     if (work->node_capacity < count) {
         ls_bpe_node *nodes = realloc(work->nodes, count * sizeof *nodes);

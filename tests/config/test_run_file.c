@@ -185,8 +185,9 @@ static void run_file_check_prints_values_that_work(void **state)
            "dir/a.yaml: train.schedule.warmup_steps is 3000, but the schedule has 2000 "
            "steps; use auto, or 2000 at most");
     refuse("parallel.ranks=13", "dir/a.yaml: parallel.ranks is 13, but the batch of a step is divided into "
-                                "only 12 shares, so that some ranks would never "
-                                "work; use at most 12 ranks, or a new run with more train.leaves");
+                                "only 12 shares (train.leaves), so that some ranks would have nothing to "
+                                "do; use at most 12 ranks. To use more, set train.leaves to at least 13 in a "
+                                "new run: it can't change once a run has begun");
     refuse("job.min_ranks=9", "dir/a.yaml: job.min_ranks is 9, more than job.max_ranks, which is 8");
     refuse("parallel.ranks=4;job.max_ranks=3", "dir/a.yaml: the run would have 4 ranks (--ranks, "
                                                "parallel.ranks), but job.max_ranks is 3; use 1 to 3 ranks, "

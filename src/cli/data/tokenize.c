@@ -97,7 +97,7 @@ static const ls_option encode_options[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(tokenize_settings, special),
      .default_text = "false",
-     .help = "add the special tokens that the tokenizer puts around a text"},
+     .help = "add the special tokens that the tokenizer puts before and after a text, such as <s>"},
 };
 static const ls_option_table encode_table = LS_OPTIONS(encode_options);
 

@@ -105,7 +105,7 @@ static const ls_option eval_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(side_by_side),
      .default_text = "false",
-     .help = "show the answers of two models next to each other, to --prompt or to the prompts of --records"},
+     .help = "show how two models answer --prompt, or the prompts of --records, side by side"},
     {.key = "prompt",
      .type = LS_OPTION_STRING,
      FIELD(prompt),

@@ -69,8 +69,8 @@ static const ls_option export_options[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(export_settings, adapter),
      .default_text = "false",
-     .help = "write the adapter alone, as a directory of the PEFT library, instead of merging it into its "
-             "base"},
+     .help = "write the adapter alone, as a directory that the PEFT library can read, instead of merging "
+             "it into its base"},
     {.key = "base",
      .type = LS_OPTION_CHOICE,
      .offset = offsetof(export_settings, base),

@@ -44,7 +44,9 @@ static const ls_option serve_options[] = {
      .allow_auto = true,
      .min = 2,
      .max = 16777216,
-     .help = "tokens of a prompt and its answer together; auto: the model's, or what fits into memory"},
+     .help =
+         "maximum number of tokens of a prompt and its answer together; auto: the model's context length, or "
+         "less if that does not fit into memory"},
     {.key = "name",
      .type = LS_OPTION_STRING,
      FIELD(name),

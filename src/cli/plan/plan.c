@@ -196,7 +196,7 @@ static const ls_option plan_options[] = {
      FIELD(list),
      .default_text = "none",
      .choices = lists,
-     .help = "list all known names of this kind, which --gpus, --nodes and other options accept, and exit"},
+     .help = "print all names of this kind that the planner knows, such as those for --gpus, and exit"},
     {.key = "why",
      .type = LS_OPTION_BOOL,
      FIELD(why),

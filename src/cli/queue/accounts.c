@@ -96,7 +96,8 @@ static const ls_option account_options[] = {
      .default_text = "\"\"",
      .value_needed = true,
      .value_name = "A,B,..",
-     .help = "with NAME: users who may use the account, or 'any'"},
+     .help = "with NAME: names of the users who may submit jobs for the account, or 'any' to let every user "
+             "do so"},
     {.key = "priority_max",
      .type = LS_OPTION_STRING,
      FIELD(priority_max),
@@ -245,11 +246,13 @@ static ls_status run_accounts(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "--delete can't be combined with options that change the account");
     }
     if (changes != (invocation->word_count == 1)) {
-        return ls_fail(LS_ERR_INVALID,
-                       changes ? "missing account: write 'lockstep accounts NAME --quota 4'"
-                               : "nothing to change in account %s: give --weight, --quota, --borrow, --lend, "
-                                 "--users, --priority-max or --delete",
-                       invocation->word_count == 1 ? invocation->words[0] : "");
+        return ls_fail(
+            LS_ERR_INVALID,
+            changes ? "these options change an account, but none is named: write its name first, as in "
+                      "'lockstep accounts NAME --quota 4'"
+                    : "nothing to change in account %s: give --weight, --quota, --borrow, --lend, "
+                      "--users, --priority-max or --delete",
+            invocation->word_count == 1 ? invocation->words[0] : "");
     }
     if (changes) {
         LS_TRY(change_account(settings, invocation->words[0]));

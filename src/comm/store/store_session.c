@@ -155,10 +155,11 @@ static ls_status receive_challenge(ls_store_session *session, const ls_store_mes
     static const unsigned char none[LS_STORE_NONCE_BYTES];
     unsigned char *nonce = session->exchange.server_nonce;
     if (message->header.value_bytes != LS_STORE_NONCE_BYTES) {
-        return ls_fail(LS_ERR_INVALID,
-                       "the coordinator sent an authentication challenge of %u bytes instead of %d: do both "
-                       "sides run the same lockstep?",
-                       message->header.value_bytes, LS_STORE_NONCE_BYTES);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the coordinator sent an authentication challenge of %u bytes instead of %d: the hosts "
+            "probably run different versions of lockstep; install the same version on all of them",
+            message->header.value_bytes, LS_STORE_NONCE_BYTES);
     }
     if (session->state == LS_STORE_SESSION_READY ||
         (memcmp(nonce, none, sizeof none) != 0 && memcmp(nonce, message->value, sizeof none) != 0)) {
@@ -196,10 +197,10 @@ ls_status ls_store_session_received(ls_store_session *session, const void *data,
         }
         return LS_OK;
     default:
-        return ls_fail(
-            LS_ERR_INVALID,
-            "the coordinator sent a message of unknown kind %u: do both sides run the same lockstep?",
-            message.header.kind);
+        return ls_fail(LS_ERR_INVALID,
+                       "the coordinator sent a message of unknown kind %u: the hosts probably run different "
+                       "versions of lockstep; install the same version on all of them",
+                       message.header.kind);
     }
 }
 

@@ -14,16 +14,17 @@ static ls_status check_header(const ls_store_header *header, size_t bytes)
                        header->magic);
     }
     if (header->version != LS_STORE_VERSION) {
-        return ls_fail(LS_ERR_INVALID,
-                       "the other side uses version %u of the store's protocol, this side version %d: run "
-                       "the same lockstep on all hosts",
-                       header->version, LS_STORE_VERSION);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the other side uses version %u of the store's protocol, this side version %d: install "
+            "the same version of lockstep on all hosts",
+            header->version, LS_STORE_VERSION);
     }
     if (header->kind == 0 || header->kind >= LS_STORE_KIND_END || header->reserved != 0 ||
         header->reserved_too[0] != 0 || header->reserved_too[1] != 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "a message to or from the coordinator's store has the unknown kind %u: run the same "
-                       "lockstep on all hosts",
+                       "a message to or from the coordinator's store has the unknown kind %u: the hosts "
+                       "probably run different versions of lockstep; install the same version on all of them",
                        header->kind);
     }
     if (header->key_bytes > LS_STORE_KEY_BYTES_MAX || header->value_bytes > LS_STORE_VALUE_BYTES_MAX) {

@@ -199,11 +199,19 @@ static ls_status fail_without_stop(const work *w, const span *s, const char *tex
     return status;
 }
 
+static ls_status fail_empty_answer(size_t message)
+{
+    return ls_fail(
+        LS_ERR_DATA,
+        "message %zu is an answer (role assistant), but the chat template writes nothing for it: use "
+        "another template (data.template), or remove the record",
+        message + 1);
+}
+
 static ls_status check_stop(const work *w, const span *s, const char *text, const int32_t *ids, size_t count)
 {
     if (count == 0) {
-        return ls_fail(LS_ERR_DATA, "message %zu: the template writes nothing for the answer",
-                       s->message + 1);
+        return fail_empty_answer(s->message);
     }
     return ends_with_stop(w->recipe, ids, count) ? LS_OK : fail_without_stop(w, s, text);
 }
@@ -325,7 +333,7 @@ static ls_status render_turn(work *w, size_t message, span *span_out)
         w->samples->is_loose = true;
     }
     if (s.begin == s.end) {
-        return ls_fail(LS_ERR_DATA, "message %zu: the template writes nothing for the answer", message + 1);
+        return fail_empty_answer(message);
     }
     LS_TRY(check_calls(w, &s));
     *span_out = s;

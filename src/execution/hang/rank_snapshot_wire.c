@@ -114,7 +114,8 @@ static ls_status check(const wire_snapshot *wire, uint32_t ranks)
         return ls_fail(
             LS_ERR_DATA,
             "a message with snapshots of ranks has a value out of range (process state %u, %u communicators, "
-            "%u operations, %u bytes of last words): run the same lockstep on all hosts",
+            "%u operations, %u bytes of last words): the hosts probably run different versions of lockstep; "
+            "install the same version on all of them",
             wire->process, wire->comm_count, wire->open_count, wire->words_bytes);
     }
     return LS_OK;
@@ -166,7 +167,8 @@ ls_status ls_rank_snapshots_decode(const void *data, size_t bytes, uint32_t rank
     if (head.version != LS_RANK_SNAPSHOT_WIRE_VERSION || head.count > LS_RANK_SNAPSHOTS_MAX) {
         return ls_fail(LS_ERR_DATA,
                        "a message with snapshots of ranks has version %u and %u snapshots; expected are "
-                       "version %d and at most %d snapshots: run the same lockstep on all hosts",
+                       "version %d and at most %d snapshots: the hosts probably run different versions of "
+                       "lockstep; install the same version on all of them",
                        head.version, head.count, LS_RANK_SNAPSHOT_WIRE_VERSION, LS_RANK_SNAPSHOTS_MAX);
     }
     for (uint32_t i = 0; i < head.count; i++) {

@@ -175,7 +175,8 @@ static void announce_steps(replay *r, uint64_t last)
 {
     char from[64], estimate[64] = "";
     ls_step_metrics metrics;
-    snprintf(from, sizeof from, r->from > 0 ? "checkpoint %" PRIu64 : "the weights of the run file", r->from);
+    snprintf(from, sizeof from, r->from > 0 ? "checkpoint %" PRIu64 : "the initial weights of the run",
+             r->from);
     if (recorded_step(r, r->from + 1, &metrics) && metrics.step_s > 0.0) {
         snprintf(estimate, sizeof estimate, ", which takes about %.1f s at the speed of the run",
                  metrics.step_s * (double)(last - r->from));

@@ -465,10 +465,12 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
                                                                    : json_integer(trainer->loop.fault.leaf),
                             "text", copy, "replay", command));
     if (trainer->loop.step == 0) {
-        ls_fail(LS_ERR_FAILED,
-                "%s. It was the first step, which starts from the weights of the run file. To replay it op "
-                "by op: %s",
-                copy, command);
+        ls_fail(
+            LS_ERR_FAILED,
+            "%s. It was the first step of the run, so there is no checkpoint before it: it starts from the "
+            "run's initial weights, loaded or drawn at random as the run file says. To replay it op by "
+            "op: %s",
+            copy, command);
     } else if (ls_trainer_save(trainer) == LS_OK) {
         ls_fail(LS_ERR_FAILED,
                 "%s. The state before that step is in %s/%" PRIu64 ". To replay it op by op: %s", copy,

@@ -42,7 +42,8 @@ ls_status ls_slot_plan_make(const ls_model_on_device *model, uint64_t slots, uin
                                      .keeps_texts = true}};
     ls_generator_options *o = &plan.options;
     if (o->capacity > most) {
-        return ls_fail(LS_ERR_INVALID, "--context is %lld, but the model's context is %lld tokens",
+        return ls_fail(LS_ERR_INVALID,
+                       "--context is %lld, but the model's context length is %lld tokens; use at most that",
                        (long long)o->capacity, (long long)most);
     }
     o->rows = ROWS > o->slots ? ROWS : o->slots;

@@ -251,7 +251,7 @@ static ls_status check_list(const ls_api_field *field, const json_t *value)
 {
     const size_t count = json_array_size(value);
     if ((double)count < field->min || (double)count > field->max) {
-        return ls_fail(LS_ERR_INVALID, "%s has %zu items, allowed is %.17g to %.17g", field->name, count,
+        return ls_fail(LS_ERR_INVALID, "%s has %zu items, but must have %.17g to %.17g", field->name, count,
                        field->min, field->max);
     }
     for (size_t i = 0; i < count; i++) {

@@ -731,9 +731,10 @@ ls_status ls_policy_dataset_set(ls_policy *policy, uint32_t node, uint64_t datas
 {
     if (node >= policy->places.node_count || dataset == 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "data set number %" PRIu64
-                       " on node %u is not valid: data sets are counted from 1, and the %u nodes from 0",
-                       dataset, node, policy->places.node_count);
+                       "the scheduler was told that node %u has data set %" PRIu64
+                       " in its cache, but the number of a node must be below %u, the number of nodes, and "
+                       "that of a data set must not be 0",
+                       node, dataset, policy->places.node_count);
     }
     uint32_t index = 0;
     while (index < policy->dataset_count && policy->datasets[index] != dataset) {

@@ -418,10 +418,11 @@ static ls_status check_tensor_order(const manifest_decoder *decoder)
         const bool paired = tensor->kind != LS_KIND_V || ls_manifest_find(manifest, LS_KIND_M, tensor->name);
         if (!value || value->rank != tensor->rank || !paired ||
             memcmp(value->shape, tensor->shape, sizeof value->shape) != 0) {
-            return ls_fail(LS_ERR_DATA,
-                           "%s: tensors[%zu] (%s%s) is an optimizer moment, m or v, without a parameter of "
-                           "the same shape or without the other moment",
-                           decoder->name, i, ls_manifest_kind_prefix(tensor->kind), tensor->name);
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s: tensors[%zu] (%s%s) is an optimizer moment, m or v, but the checkpoint lacks its "
+                "parameter in the same shape, or the other moment",
+                decoder->name, i, ls_manifest_kind_prefix(tensor->kind), tensor->name);
         }
     }
     if (first_moments != second_moments || parameters != manifest->parameters) {

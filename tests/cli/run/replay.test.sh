@@ -27,7 +27,7 @@ expect 0 "$LOCKSTEP" replay older --step 11 --leaf 1 --json
 same "from an older checkpoint" "$(field "$out" from_step gradient_sha256)" "4 $(field from8.json gradient_sha256)"
 rm -rf older/checkpoints
 expect 0 "$LOCKSTEP" replay older --step 11 --leaf 1
-prints "the weights of the run file" "computing steps 1 to 10 first" "10 of 10 steps" "$(field from8.json gradient_sha256)"
+prints "the initial weights of the run" "computing steps 1 to 10 first" "10 of 10 steps" "$(field from8.json gradient_sha256)"
 expect 0 "$LOCKSTEP" replay run --step 11 --leaf 2 --json
 differs "another leaf" "$(field "$out" gradient_sha256)" "$(field from8.json gradient_sha256)"
 expect 0 "$LOCKSTEP" replay run --step 9

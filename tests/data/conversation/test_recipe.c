@@ -294,7 +294,9 @@ static void recipe_refuses_what_cannot_be_learned(void **state)
     refuse(f, "{\"messages\":[" A("ho") "," U("hi") "]}", "roles must alternate");
     use(f, "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}<e>{% endif %}{% endfor %}",
         LS_LOSS_ON_ASSISTANT);
-    refuse(f, "{\"messages\":[" U("hi") "," A("ho") "]}", "writes nothing for the answer");
+    refuse(f, "{\"messages\":[" U("hi") "," A("ho") "]}",
+           "message 2 is an answer (role assistant), but the chat template writes nothing for it: use "
+           "another template");
 }
 
 static void recipe_needs_an_end_that_is_trained(void **state)

@@ -180,10 +180,10 @@ static void manifest_decode_bad_geometry_is_refused(void **state)
     expect_refused("tensors.2.offset", "4104", LS_ERR_DATA, "must begin at byte 4108"); /* overlap */
     expect_refused("tensors.2.offset", "4112", LS_ERR_DATA, "must begin at byte 4108"); /* hole */
     expect_refused("tensors.0.offset", "0", LS_ERR_DATA, "must begin at byte 4096");    /* in the header */
-    expect_refused("tensors.1.shape", "[4]", LS_ERR_DATA, "without a parameter of the same shape");
+    expect_refused("tensors.1.shape", "[4]", LS_ERR_DATA, "lacks its parameter in the same shape");
     expect_refused("tensors.0.shape", "[9223372036854775807, 9223372036854775807]", LS_ERR_DATA,
                    "shape is too large");
-    expect_refused("tensors.0.name", "\"x\"", LS_ERR_DATA, "without a parameter");
+    expect_refused("tensors.0.name", "\"x\"", LS_ERR_DATA, "lacks its parameter");
     expect_refused("tensors.1.kind", "\"v\"", LS_ERR_DATA, "appears twice");
     expect_refused("tensors.2.kind", "\"value\"", LS_ERR_DATA, "out of order");
 }

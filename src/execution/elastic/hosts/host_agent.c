@@ -216,7 +216,8 @@ static ls_status check_join(const ls_cluster_join *join, size_t run_file_bytes)
         join->local_ranks > join->ranks - join->first_rank) {
         return ls_fail(LS_ERR_INVALID,
                        "the coordinator told this host to take an impossible range of ranks, from %u up to "
-                       "but not including %u, in a run of %u ranks: use the same lockstep on all hosts",
+                       "but not including %u, in a run of %u ranks: the hosts probably run different "
+                       "versions of lockstep; install the same version on all of them",
                        join->first_rank, join->first_rank + join->local_ranks, join->ranks);
     }
     return LS_OK;
