@@ -10,7 +10,7 @@
 
 const char *const ls_base_names[LS_BASE_NF4 + 2] = {"fp32", "bf16", "int8", "nf4", NULL};
 
-static const char WEIGHT[] = ".weight";
+enum { WEIGHT_BYTES = sizeof ".weight" - 1 };
 
 float ls_adapter_scale(const ls_adapter *adapter)
 {
@@ -23,7 +23,7 @@ float ls_adapter_scale(const ls_adapter *adapter)
 /* The name of the linear layer: its tensor's without ".weight". */
 static const char *module_of(ls_arena *arena, const char *weight)
 {
-    return ls_arena_strndup(arena, weight, strlen(weight) - (sizeof WEIGHT - 1));
+    return ls_arena_strndup(arena, weight, strlen(weight) - WEIGHT_BYTES);
 }
 
 const char *ls_adapter_name(ls_arena *arena, const char *weight, char part)

@@ -35,7 +35,7 @@ bool ls_hf_is_packing(const char *name)
 {
     static const char *const endings[] = {
         ".weight.absmax",    ".weight.nested_absmax", ".weight.nested_quant_map",
-        ".weight.quant_map", ".weight" QUANT_STATE,   ".SCB",
+        ".weight.quant_map", (".weight" QUANT_STATE), ".SCB",
         ".weight_format"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         if (ls_path_has_suffix(name, endings[i])) {
