@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);;
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+;
 
 static const char *const templates[] = {
     NULL,
