@@ -33,7 +33,7 @@ static const ls_option export_options[] = {
     {.key = "gguf",
      .type = LS_OPTION_STRING,
      .offset = offsetof(export_settings, gguf),
-     .default_text = "",
+     .default_text = "\"\"",
      .help =
          "write one GGUF file of this name, for llama.cpp, ollama and programs built on them, in place of "
          "a Hugging Face folder; a Modelfile for ollama is written beside it"},

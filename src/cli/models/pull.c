@@ -21,7 +21,7 @@ static const ls_option pull_options[] = {
      .letter = 'o',
      .type = LS_OPTION_STRING,
      .offset = offsetof(pull_settings, output),
-     .default_text = "",
+     .default_text = "\"\"",
      .value_name = "DIR",
      .help = "the folder to write the model to, new or empty; without it, NAME in the current folder"},
     {.key = "revision",
@@ -32,7 +32,7 @@ static const ls_option pull_options[] = {
     {.key = "endpoint",
      .type = LS_OPTION_STRING,
      .offset = offsetof(pull_settings, endpoint),
-     .default_text = "",
+     .default_text = "\"\"",
      .value_name = "URL",
      .help = "address of the hub; without it, the environment variable HF_ENDPOINT, or "
              "https://huggingface.co"},

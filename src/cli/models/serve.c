@@ -82,7 +82,6 @@ static const ls_option serve_options[] = {
     LS_ROW_TEMPLATE_DATE(serve_settings),
     LS_ROW_OTHER_TOKENIZER(serve_settings),
     LS_ROW_ADAPTER(serve_settings),
-    LS_ROW_ADAPTER(serve_settings),
     LS_ROW_THREADS(serve_settings),
 };
 #undef FIELD

@@ -7,6 +7,7 @@
 #include "execution/run/trainer.h"
 #include "execution/setup/survey.h"
 #include "execution/train/memory.h"
+#include "execution/train/session.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -104,8 +105,7 @@ static void choose_tuning(new_run *n)
     } else if (n->parameters < SMALL_MODEL && samples < 2e3) {
         n->epochs = 10;
     }
-    const double lr = fmin(fmax(2e-5 * sqrt(1e9 / (double)n->parameters), 2e-5), 5e-4);
-    n->lr = n->way->is_adapter ? fmin(10.0 * lr, 1e-3) : lr;
+    n->lr = ls_tuning_rate((double)n->parameters, n->way->is_adapter);
 }
 
 /* ---- the run file ---- */

@@ -133,6 +133,12 @@ void ls_session_describe(const ls_session *session, ls_text *text);
 json_t *ls_session_to_json(const ls_session *session);
 /* One line for each source of a mixture: its share, tokens and epochs in this run. */
 void ls_session_describe_sources(const ls_session *session, ls_text *text);
+/*
+ * The usual learning rate for training a model of `parameters` (without those of an adapter)
+ * further: 2e-5 sqrt(1e9 / parameters), from 2e-5 to 5e-4; ten times that for an adapter, at most
+ * 1e-3. `lockstep new` chooses it, and a run that is far above it is warned of.
+ */
+double ls_tuning_rate(double parameters, bool has_adapter);
 /* Settings that usually harm a model that is already trained (model.from). */
 void ls_session_describe_warnings(const ls_session *session, ls_text *text);
 /*

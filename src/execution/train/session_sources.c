@@ -6,7 +6,14 @@
 #include <math.h>
 
 /* Beyond these, fine-tuning usually costs a model more than it gains. */
-static const double IMPORTED_EPOCHS_MAX = 20.0, IMPORTED_LR_MAX = 1e-4, ADAPTER_LR_MAX = 1e-3;
+static const double IMPORTED_EPOCHS_MAX = 20.0;
+static const double HIGH_RATE = 5.0; /* in usual rates */
+
+double ls_tuning_rate(double parameters, bool has_adapter)
+{
+    const double rate = fmin(fmax(2e-5 * sqrt(1e9 / parameters), 2e-5), 5e-4);
+    return has_adapter ? fmin(10.0 * rate, 1e-3) : rate;
+}
 
 /* The samples of the first `steps` steps that come from source `i`: exact to about one. */
 static double samples_of(const ls_session *session, size_t i, uint64_t steps)
@@ -74,12 +81,13 @@ void ls_session_describe_warnings(const ls_session *session, ls_text *text)
                        session->source_count > 1 ? "most repeated " : "", epochs);
     }
     const bool has_adapter = run->adapter.kind == LS_ADAPTER_LORA;
-    if (run->model.from[0] && run->train.optimizer.lr > (has_adapter ? ADAPTER_LR_MAX : IMPORTED_LR_MAX)) {
+    const ls_layout *layout = &session->layout;
+    const double parameters = (double)(has_adapter ? layout->frozen_elements : layout->element_count);
+    const double usual = ls_tuning_rate(parameters, has_adapter);
+    if (run->model.from[0] && run->train.optimizer.lr > HIGH_RATE * usual) {
         ls_text_printf(text,
-                       "warning train.optimizer.lr is %g. For %s is usual; a higher rate can destroy what "
-                       "the model has learned\n",
-                       run->train.optimizer.lr,
-                       has_adapter ? "an adapter, 1e-4 to 1e-3"
-                                   : "a model that is already trained, 1e-5 to 1e-4");
+                       "warning train.optimizer.lr is %g. For %s of this size, that is already trained, about "
+                       "%.1g is usual; a much higher rate can destroy what the model has learned\n",
+                       run->train.optimizer.lr, has_adapter ? "an adapter on a model" : "a model", usual);
     }
 }

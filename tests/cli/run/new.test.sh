@@ -19,6 +19,9 @@ same "what was chosen" "$(field "$out" kind way base context epochs)" "chat full
 same "what was seen" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["records"]; print(r["records"], r["samples"], r["too_long"], r["trained"] < r["tokens"] < 100000)' "$out")" "500 500 0 True"
 planned=$(field "$out" memory_bytes) steps=$(field "$out" steps)
 expect 0 "$LOCKSTEP" train asst/train.yaml --dry-run --json
+expect 0 "$LOCKSTEP" train asst/train.yaml --dry-run
+check "no warning about what 'new' chose" eval '! grep ^warning "$out"'
+expect 0 "$LOCKSTEP" train asst/train.yaml --dry-run --json
 same "steps of the run" "$(field "$out" steps)" "$steps"
 same "memory of the run" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["memory_bytes"]["total"])' "$out")" "$planned"
 expect 0 "$LOCKSTEP" data show asst/train.yaml -n 1

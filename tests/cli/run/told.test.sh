@@ -91,8 +91,8 @@ says "has no checkpoint with a validation loss" "eval.every_steps"
 # Settings that harm a model that is already trained.
 sed '/^model:/d; /^tokenizer:/d; /optimizer:/d' tiny.yaml >tune.yaml
 echo 'model: {from: apart/checkpoints/12}' >>tune.yaml
-expect 0 "$LOCKSTEP" train tune.yaml --dry-run --set train.steps=1000 --set train.optimizer.lr=1e-3
-prints "warning the run reads its training data 22 times" "warning train.optimizer.lr is 0.001"
+expect 0 "$LOCKSTEP" train tune.yaml --dry-run --set train.steps=1000 --set train.optimizer.lr=3e-3
+prints "warning the run reads its training data 22 times" "warning train.optimizer.lr is 0.003" "about 0.0005 is usual"
 sed -i '/^  steps: 12/d' tune.yaml
 expect 0 "$LOCKSTEP" train tune.yaml --dry-run
 prints "run     136 steps" " 3.01 epochs"
