@@ -85,9 +85,10 @@ void ls_session_describe_warnings(const ls_session *session, ls_text *text)
     const double parameters = (double)(has_adapter ? layout->frozen_elements : layout->element_count);
     const double usual = ls_tuning_rate(parameters, has_adapter);
     if (run->model.from[0] && run->train.optimizer.lr > HIGH_RATE * usual) {
-        ls_text_printf(text,
-                       "warning train.optimizer.lr is %g. For %s of this size, that is already trained, about "
-                       "%.1g is usual; a much higher rate can destroy what the model has learned\n",
-                       run->train.optimizer.lr, has_adapter ? "an adapter on a model" : "a model", usual);
+        ls_text_printf(
+            text,
+            "warning train.optimizer.lr is %g. For %s of this size that is already "
+            "trained, about %.1g is usual; a much higher rate can destroy what the model has learned\n",
+            run->train.optimizer.lr, has_adapter ? "an adapter on a model" : "a model", usual);
     }
 }
