@@ -96,6 +96,8 @@ typedef struct chat {
     /* the answer that is being written */
     ls_answer_text answer;
     size_t printed;
+    bool is_cut;  /* it was not ended, but has as many tokens as were allowed */
+    bool is_full; /* the context had no room for it */
     ls_status status;
 } chat;
 
@@ -131,12 +133,19 @@ static bool take_token(void *context, int32_t token, const ls_text_scores *score
     return c->status == LS_OK && !ferror(stdout) && !is_interrupted;
 }
 
+static void take_end(void *context, ls_text_end end)
+{
+    chat *c = context;
+    c->is_cut = end == LS_TEXT_FULL;
+}
+
 static ls_status generate_answer(chat *c, const ls_token_buffer *prompt)
 {
     const chat_settings *settings = c->settings;
     const uint64_t context = (uint64_t)c->plan.options.capacity;
     const uint64_t left = prompt->count < context ? context - prompt->count : 0;
     if (left == 0 || (settings->max_tokens != LS_AUTO_U64 && settings->max_tokens > left)) {
+        c->is_full = json_array_size(c->messages) > 2; /* else /reset would not help */
         return ls_fail(LS_ERR_INVALID,
                        "the conversation has %zu tokens and the context %llu, which leaves too few for an "
                        "answer: /reset begins a new conversation",
@@ -153,12 +162,14 @@ static ls_status generate_answer(chat *c, const ls_token_buffer *prompt)
                      .top_p = settings->top_p,
                      .seed = settings->seed},
         .on_token = take_token,
+        .on_end = take_end,
         .context = c,
     };
     LS_TRY(ls_generator_run(c->generator, &request));
     LS_TRY(c->status);
     LS_TRY(ls_answer_text_end(&c->answer));
     print_new(c);
+    c->is_full = c->is_cut && request.count == left;
     return LS_OK;
 }
 
@@ -170,6 +181,7 @@ static ls_status answer(chat *c)
     c->answer = (ls_answer_text){.tokenizer = c->model.file->tokenizer};
     c->printed = 0;
     c->status = LS_OK;
+    c->is_cut = c->is_full = false;
     is_interrupted = 0;
     signal(SIGINT, note_interrupt);
     ls_status status = ls_chat_format_prompt(&c->format, variables, &prompt);
@@ -179,8 +191,14 @@ static ls_status answer(chat *c)
         const char *text = c->answer.text.data ? c->answer.text.data : "";
         json_array_append_new(c->messages, json_pack("{s:s, s:o}", "role", "assistant", "content",
                                                      json_stringn(text, c->answer.text.bytes)));
-        puts(c->is_terminal ? "\n" : "");
+        puts(c->is_terminal && !c->is_full ? "\n" : "");
         fflush(stdout);
+        if (c->is_full) {
+            fprintf(
+                stderr,
+                "the answer is cut: the context of %llu tokens is full; /reset begins a new conversation\n",
+                (unsigned long long)c->plan.options.capacity);
+        }
     }
     ls_answer_text_release(&c->answer);
     ls_token_buffer_release(&prompt);
@@ -220,6 +238,7 @@ static ls_status run_command(chat *c, const char *line)
 /* A line that can't be answered is taken back. */
 static ls_status run_line(chat *c, const char *line)
 {
+    c->is_full = false;
     if (line[0] == '/') {
         return run_command(c, line);
     }
@@ -236,7 +255,8 @@ static ls_status run_line(chat *c, const char *line)
     return status;
 }
 
-/* A person sees what was wrong and goes on; a program ends. */
+/* What is wrong with a line ends a program that pipes it, but a person goes on; so do both when the
+ * context is full. */
 static ls_status run_lines(chat *c)
 {
     char *line = NULL;
@@ -252,7 +272,7 @@ static ls_status run_lines(chat *c)
         }
         line[strcspn(line, "\n")] = '\0';
         status = line[0] ? run_line(c, line) : LS_OK;
-        if (c->is_terminal && (status == LS_ERR_INVALID || status == LS_ERR_DATA)) {
+        if ((c->is_terminal || c->is_full) && (status == LS_ERR_INVALID || status == LS_ERR_DATA)) {
             fprintf(stderr, "%s\n", ls_error_text());
             ls_error_clear();
             status = LS_OK;
@@ -315,7 +335,8 @@ const ls_command ls_command_chat = {
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory, with a chat template. Each line is answered; what was\n"
                "said before is part of the prompt. Lines may also come from a pipe. The\n"
-               "commands /help, /reset, /system TEXT and /quit are understood.\n"
+               "commands /help, /reset, /system TEXT and /quit are understood. When the context is\n"
+               "full, the command says so, and answers again after /reset.\n"
                "\n"
                "Examples:\n"
                "  lockstep chat runs/mine\n"

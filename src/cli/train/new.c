@@ -132,8 +132,10 @@ const ls_command ls_command_new = {
                "\n"
                "The command looks at the data, the model and this machine, writes DIR/train.yaml\n"
                "with comments, and says what the run will cost. The run is named after DIR.\n"
+               "A model on a hub is fetched first, with 'lockstep pull ORG/NAME -o MODEL_DIR'.\n"
                "\n"
                "Examples:\n"
+               "  lockstep pull HuggingFaceTB/SmolLM2-135M -o smollm2-135m\n"
                "  lockstep new chat assistant --data records.jsonl --model smollm2-135m\n"
                "  lockstep new scratch stories --data stories.txt",
     .words_min = 2,

@@ -88,8 +88,14 @@ static ls_status bind_tcp(const struct addrinfo *found, const char *text, bool m
         const int error = errno;
         close(fd);
         *fd_out = -1;
-        return may_be_in_use && error == EADDRINUSE ? LS_OK
-                                                    : ls_fail_errno(error, "can't listen at %s", text);
+        if (error != EADDRINUSE) {
+            return ls_fail_errno(error, "can't listen at %s", text);
+        }
+        return may_be_in_use ? LS_OK
+                             : ls_fail(LS_ERR_IO,
+                                       "can't listen at %s: the port is in use; choose another one, or port "
+                                       "0 for any free one",
+                                       text);
     }
     *fd_out = fd;
     return LS_OK;

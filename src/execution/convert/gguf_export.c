@@ -219,11 +219,16 @@ static void note_fallbacks(const ls_gguf_tensor *tensors, size_t count, ls_gguf_
     }
 }
 
-static ls_status check_target(const ls_gguf_export_options *o)
+static ls_status check_target(ls_arena *arena, const ls_gguf_export_options *o)
 {
     if (ls_path_is_dir(o->path)) {
         return ls_fail(LS_ERR_INVALID, "%s is a folder: give the name of a file, such as %s/model.gguf",
                        o->path, o->path);
+    }
+    const char *folder = ls_path_dirname(arena, o->path);
+    if (!ls_path_is_dir(folder)) {
+        return ls_fail(LS_ERR_NOT_FOUND, "there is no folder %s for %s: create it, or choose another name",
+                       folder, ls_path_basename(o->path));
     }
     if (ls_path_exists(o->path) && !o->replace) {
         return ls_fail(LS_ERR_INVALID, "%s exists: choose another name, or replace it with --replace",
@@ -252,7 +257,7 @@ ls_status ls_gguf_export(const ls_gguf_export_options *options, ls_arena *arena,
     ls_gguf gguf = {0};
     ls_gguf_exported done = {.notes = {.arena = arena}};
     ls_gguf_tensor *tensors = NULL;
-    LS_TRY(check_target(options));
+    LS_TRY(check_target(arena, options));
     ls_gguf_model_tensors(arena, &options->file->config, &options->file->layout, options->quant, &tensors,
                           &done.tensors);
     ls_status status = fill(options, &gguf, &done.notes);

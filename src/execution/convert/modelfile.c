@@ -63,16 +63,20 @@ static void add_stops(ls_text *out, const ls_gguf_export_options *o)
     }
 }
 
-/* Whether what is at `path` may be replaced: nothing, or what was written for the same file. */
-static ls_status is_ours(ls_arena *arena, const char *path, const char *name, bool *ours_out)
+/* The model that the Modelfile at `path` is for, as its line FROM names it; NULL: no Modelfile.
+ * is_ours: the file was written here, not by hand. */
+static ls_status read_from(ls_arena *arena, const char *path, bool *is_ours_out, const char **from_out)
 {
     char *text = "";
     size_t bytes = 0;
-    *ours_out = true;
+    *from_out = NULL;
+    *is_ours_out = true;
     if (ls_path_exists(path)) {
         LS_TRY(ls_file_read(arena, path, MODELFILE_BYTES_MAX, &text, &bytes));
-        const char *head = ls_arena_printf(arena, "%s%s\n", HEAD, name);
-        *ours_out = strncmp(text, head, strlen(head)) == 0;
+        *is_ours_out = strncmp(text, HEAD, sizeof HEAD - 1) == 0;
+        const char *from = strncmp(text, "FROM ", 5) == 0 ? text : strstr(text, "\nFROM ");
+        from += from ? strcspn(from, " ") + 1 : 0;
+        *from_out = from ? ls_arena_strndup(arena, from, strcspn(from, "\r\n")) : "no model";
     }
     return LS_OK;
 }
@@ -82,10 +86,12 @@ ls_status ls_modelfile_write(const ls_gguf_export_options *options, ls_gguf_note
     ls_arena *arena = notes->arena;
     const char *path = ls_path_join(arena, ls_path_dirname(arena, options->path), "Modelfile");
     const char *name = ls_path_basename(options->path);
-    bool ours = true;
-    LS_TRY(is_ours(arena, path, name, &ours));
-    if (!ours && !options->replace) {
-        ls_gguf_note(notes, "%s was there before and is left as it is", path);
+    const char *from = NULL;
+    bool is_ours = true;
+    LS_TRY(read_from(arena, path, &is_ours, &from));
+    const bool is_same = !from || (is_ours && strcmp(from, ls_arena_printf(arena, "./%s", name)) == 0);
+    if (!is_same && !options->replace) {
+        ls_gguf_note(notes, "%s was there before, for %s, and is left as it is", path, from);
         return LS_OK;
     }
     ls_text text = {0};

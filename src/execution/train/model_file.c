@@ -111,8 +111,11 @@ static ls_status fail_missing(const char *path)
             path, path);
     }
     return ls_fail(LS_ERR_NOT_FOUND,
-                   "%s does not exist; a checkpoint, a run directory or a Hugging Face directory is needed",
-                   path);
+                   "%s does not exist; a checkpoint, a run directory or a Hugging Face directory is needed%s",
+                   path,
+                   strchr(path, '/') ? ""
+                                     : ". For a model on a hub, find its name there, fetch it with 'lockstep "
+                                       "pull ORG/NAME -o DIR' and give DIR");
 }
 
 /* Folders that hold part of a model get a better message than "no checkpoint". */

@@ -276,7 +276,7 @@ PY
 check "a Modelfile" grep -q 'FROM ./gpt2-f32.gguf' Modelfile
 check "with the ends" grep -q 'PARAMETER stop "<|im_end|>"' Modelfile
 check "with the settings" grep -q 'PARAMETER temperature 0.7' Modelfile
-prints "Modelfile was there before"
+prints "Modelfile was there before, for ./"
 # The directory export has them, too: the template in both places, all ends.
 expect 0 "$LOCKSTEP" export llama -o handed
 check "template, ends and settings of a directory" python3 - <<'PY'
@@ -426,6 +426,8 @@ says "llama-f32.gguf exists" "--replace"
 expect 0 "$LOCKSTEP" export llama --gguf llama-f32.gguf --quant f32 --replace
 expect 2 "$LOCKSTEP" export llama --gguf other
 says "other is a folder"
+expect 2 "$LOCKSTEP" export llama --gguf nodir/x.gguf
+says "there is no folder nodir for x.gguf: create it"
 expect 2 "$LOCKSTEP" export nothing-there --gguf x.gguf
 mkdir mute && cp llama/config.json llama/model.safetensors mute
 expect 2 "$LOCKSTEP" export mute --gguf x.gguf

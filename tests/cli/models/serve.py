@@ -272,6 +272,8 @@ for test in (test_answers, test_stops_and_streams, test_scores, test_chats, test
     test(served)
 test_end(served)
 one = Server("--slots", "1")
+second = subprocess.run([LOCKSTEP, "serve", MODEL, "--listen", f"127.0.0.1:{one.port}"], capture_output=True, text=True, timeout=60)
+check("a port in use is named, with what to do", second.returncode == 1 and "the port is in use; choose another one, or port 0" in second.stderr, second)
 check("a model without a template says so", "no chat template" in one.line, one.line)
 one.refused("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 400, "--template FILE")
 test_clients_that_leave(one)

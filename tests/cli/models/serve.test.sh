@@ -20,6 +20,10 @@ says "has no chat template" "--template FILE" "lockstep sample"
 check "chat takes lines" sh -c "printf 'hello\n\n/reset\nhello\n/quit\nnever\n' | \"\$1\" chat tiny --template chat.jinja -t 0 -n 9 >chat.out 2>&1" - "$LOCKSTEP"
 same "the answer after /reset" "$(sed -n 1p chat.out)" "$(sed -n 2p chat.out)"
 same "lines of answers" "$(wc -l <chat.out)" 2
+printf 'hello\nhello\n/reset\nhello\n' >lines
+check "a full context does not end a pipe" sh -c "\"\$1\" chat tiny --template chat.jinja -t 0 --context 40 <lines >full.out 2>full.err" - "$LOCKSTEP"
+same "what is said of it" "$(grep -c 'the answer is cut: the context of 40 tokens is full' full.err) $(grep -c 'leaves too few for an answer' full.err)" "2 1"
+same "the answer after a full context" "$(wc -c <full.out)" "$((2 * $(printf 'hello\n' | "$LOCKSTEP" chat tiny --template chat.jinja -t 0 --context 40 2>/dev/null | wc -c)))"
 printf '/nonsense\n' >lines
 check "an unknown command is named" sh -c "! \"\$1\" chat tiny --template chat.jinja <lines 2>err" - "$LOCKSTEP"
 check "and help is offered" grep -q "/nonsense is no command: /help" err

@@ -82,7 +82,7 @@ says "no conversations" "new finetune"
 refused 2 chat gone --data missing.jsonl --model base
 says "missing.jsonl"
 refused 2 chat gone --data "$records" --model missing
-says "missing"
+says "missing does not exist" "lockstep pull ORG/NAME"
 echo '{"messages": [{"role": "user", "content": "a"}]}' >unanswered.jsonl
 refused 3 chat gone --data unanswered.jsonl --model base
 says "unanswered.jsonl:1"
