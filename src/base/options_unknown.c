@@ -231,8 +231,10 @@ ls_status ls_options_fail_section(const ls_option_table *table, const char *path
 {
     ls_text text = {0};
     append_keys_of(table, path, &text);
-    const ls_status status = ls_fail(LS_ERR_INVALID, "%s: %s is a section and needs keys of its own: %s",
-                                     source, path, ls_text_string(&text));
+    const ls_status status =
+        ls_fail(LS_ERR_INVALID,
+                "%s: %s is a section, not a single value: write its keys under it; the possible keys are %s",
+                source, path, ls_text_string(&text));
     ls_text_release(&text);
     return status;
 }

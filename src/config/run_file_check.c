@@ -179,10 +179,11 @@ static ls_status check_model(const ls_run_file *run)
 static ls_status check_no_adapter(const ls_run_adapter *adapter)
 {
     if (adapter->base != LS_BASE_FP32) {
-        return ls_fail(LS_ERR_INVALID,
-                       "adapter.base asks for a quantised base, but without adapter.kind: lora all weights "
-                       "are trained, and quantised ones cannot be; set adapter.kind: lora, or remove "
-                       "adapter.base");
+        return ls_fail(
+            LS_ERR_INVALID,
+            "adapter.base asks for a quantised base, but without adapter.kind: lora all weights "
+            "are trained, and quantised weights cannot be trained; set adapter.kind: lora, or remove "
+            "adapter.base");
     }
     const bool has_targets =
         adapter->targets.count != 1 || strcmp(adapter->targets.items[0], "all-linear") != 0;

@@ -67,11 +67,13 @@ static void tell_files(const ls_dataset_options *o, const ls_dataset_part *s)
         tell(o, "%s: %s, %llu sample%s", s->files[i].path, ls_record_form_name(s->files[i].form),
              (ull)t->document_count, plural(t->document_count));
         if (t->left_count > 0) {
-            tell(o, "%s: %llu record%s that cannot be used left out (data.bad_records: skip)",
+            tell(o, "%s: left out %llu record%s that cannot be used (data.bad_records: skip)",
                  s->files[i].path, (ull)t->left_count, plural(t->left_count));
         }
         if (t->is_loose) {
-            tell(o, "%s: the chat template asks for an answer with other white space than it writes one with",
+            tell(o,
+                 "%s: the chat template writes a prompt with other white space when the answer follows than "
+                 "when it asks for one",
                  s->files[i].path);
         }
     }
@@ -84,13 +86,13 @@ static void tell_set(const ls_dataset_options *o, const char *what, const ls_rec
          plural(c->samples), (ull)c->windows, plural(c->windows), o->context,
          c->windows ? 100.0 * (double)c->positions / (double)c->windows / (double)o->context : 0.0);
     if (c->left_count > 0) {
-        tell(o, "%s: %llu sample%s left out, because nothing trained fits into %u tokens", what,
+        tell(o, "%s: left out %llu sample%s, because nothing trained fits into %u tokens", what,
              (ull)c->left_count, plural(c->left_count), o->context);
     }
     if (c->long_count > 0) {
         tell(
             o,
-            "%s: %llu sample%s longer than the context of %u tokens cut off, so the end of the answer is not "
+            "%s: cut off %llu sample%s longer than the context of %u tokens, so the end of the answer is not "
             "trained; the first is line %llu of %s, with %llu tokens",
             what, (ull)c->long_count, plural(c->long_count), o->context, (ull)c->long_line, c->long_path,
             (ull)c->long_tokens);
@@ -173,9 +175,10 @@ ls_status ls_dataset_make_records(ls_dataset *d, const ls_dataset_options *o)
     for (uint32_t i = 0; i < d->source_count; i++) {
         ls_dataset_part *s = &d->sources[i];
         if (!ls_dataset_is_records(s) && i > 0 && d->sources[i - 1].records) {
-            return ls_fail(LS_ERR_INVALID,
-                           "%s is text, and the item of data.train before it holds records: name text first",
-                           s->files[0].path);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "%s is text, but the item before it in data.train holds records: list text before records",
+                s->files[0].path);
         }
         LS_TRY(ls_dataset_is_records(s) ? make_record_sets(o, s, &end) : LS_OK);
     }

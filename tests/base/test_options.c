@@ -301,8 +301,8 @@ static void options_bad_value_names_line_value_and_range(void **state)
     refuse("job: {spot: 1}\n", "run.yaml:1: job.spot is 1, allowed is true or false");
     refuse("job: {time_limit: 2 weeks}\n", "run.yaml:1: job.time_limit is \"2 weeks\", allowed is a duration "
                                            "(90s, 1h30m, 2d), seconds 0 to 1000000000");
-    refuse("train: 3\n",
-           "run.yaml:1: train is a section and needs keys of its own: steps, leaves, optimizer, schedule");
+    refuse("train: 3\n", "run.yaml:1: train is a section, not a single value: write its keys under it; the "
+                         "possible keys are steps, leaves, optimizer, schedule");
     refuse("name: {a: 1}\n", "run.yaml:1: name is a section, allowed is text");
     refuse("data: {files: [{path: a, wait: 1}]}\n",
            "run.yaml:1: an item of data.files must be a path or {path: PATH, weight: NUMBER, field: KEY}");

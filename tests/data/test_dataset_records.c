@@ -255,7 +255,7 @@ static void records_that_are_bad_are_named_or_left_out(void **state)
     assert_error_has("data.bad_records: skip");
     assert_int_equal(open_records(f, path, (setting){.skip_bad = true}), LS_OK);
     assert_int_equal(ls_dataset_document_count(f->dataset), 16);
-    assert_non_null(strstr(ls_text_string(&f->told), "4 records that cannot be used left out"));
+    assert_non_null(strstr(ls_text_string(&f->told), "left out 4 records that cannot be used"));
 }
 
 static void records_of_two_forms_are_refused(void **state)
@@ -283,7 +283,7 @@ static void records_that_are_too_long_are_cut_or_refused(void **state)
                                     "{\"prompt\": \"p\", \"completion\": \"c\"}\n");
     row r;
     assert_int_equal(open_records(f, path, (setting){.context = 8, .no_packing = true}), LS_OK);
-    assert_non_null(strstr(ls_text_string(&f->told), "1 sample longer than the context of 8 tokens cut off"));
+    assert_non_null(strstr(ls_text_string(&f->told), "cut off 1 sample longer than the context of 8 tokens"));
     assert_non_null(strstr(ls_text_string(&f->told), "the first is line 1 of"));
     int32_t last = LS_NO_TARGET;
     for (uint64_t i = 0; i < 2; i++) {

@@ -173,8 +173,8 @@ static ls_status show_piece(show *s, piece p)
     }
     if (p.trained == 0) {
         (void)ls_fail(LS_ERR_DATA,
-                      "the record is longer than model.context, %zu tokens, and nothing that is trained "
-                      "is left when it is cut off",
+                      "the record is longer than model.context (%zu tokens), and nothing that is trained "
+                      "lies within it: raise model.context, or shorten the record",
                       most - 1);
         note_problem(s, p.path, p.line);
     }
@@ -247,7 +247,7 @@ static ls_status read_conversation(show *s, const ls_records *records, const ls_
     if (status == LS_OK && form != file->form) {
         status = ls_fail(LS_ERR_DATA,
                          "%s:%" PRIu64 ": the record is %s, while that of line %" PRIu64
-                         " is %s: a file holds records of one form",
+                         " is %s: a file holds records of one form; move the others to a file of their own",
                          file->path, record->line, ls_record_form_name(form), file->form_line,
                          ls_record_form_name(file->form));
     }
@@ -474,11 +474,11 @@ const ls_command ls_command_data_show = {
     .summary = "show records as the model will see them",
     .details = "FILE holds records (.jsonl, .json, .csv, .tsv, each also .gz or .zst) or text; --model\n"
                "names the model whose tokenizer and chat template are used. CONFIG is a run file\n"
-               "(.yaml), which names both. Prints the text of each sample after the chat template,\n"
-               "with what is trained in colour, or between ⟦ and ⟧ where there are no colours.\n"
-               "A record whose earlier answers the template rewrites gives one sample for each\n"
-               "answer. Records that cannot be used are named with line and reason, and the exit\n"
-               "code is then 3.\n"
+               "(.yaml), which names both. Prints the text of each sample as the chat template\n"
+               "writes it; what is trained is in colour, or between ⟦ and ⟧ where there are no\n"
+               "colours. If the template rewrites earlier answers of a conversation, each answer\n"
+               "is a sample of its own. Records that cannot be used are named with line and\n"
+               "reason, and the exit code is then 3.\n"
                "\n"
                "Examples:\n"
                "  lockstep data show chats.jsonl --model models/smol\n"

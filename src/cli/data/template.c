@@ -136,7 +136,7 @@ static const ls_option template_options[] = {
      .type = LS_OPTION_STRING,
      .offset = offsetof(template_settings, name),
      .default_text = "\"\"",
-     .help = "the template of this name, for a model that has several; otherwise the one called default"},
+     .help = "name of the template to use, for a model with several; without it: the one named default"},
 };
 static const ls_option_table template_table = LS_OPTIONS(template_options);
 

@@ -29,7 +29,8 @@ static const ls_option calibrate_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(quick),
      .default_text = "false",
-     .help = "measure fewer sizes, which takes a few seconds; predictions are then rough"},
+     .help = "measure only a few sizes of each operation, to finish in seconds; predictions are then less "
+             "accurate"},
     {.key = "dir",
      .type = LS_OPTION_STRING,
      FIELD(dir),

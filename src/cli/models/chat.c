@@ -25,7 +25,7 @@ static const ls_option chat_options[] = {
      FIELD(system),
      .default_text = "\"\"",
      .value_name = "TEXT",
-     .help = "what the model is told before the conversation"},
+     .help = "system message: what the model is told before the conversation"},
     {.key = "max_tokens",
      .letter = 'n',
      .type = LS_OPTION_U64,
@@ -34,7 +34,7 @@ static const ls_option chat_options[] = {
      .allow_auto = true,
      .min = 1,
      .max = 1e9,
-     .help = "maximum number of tokens of an answer; auto: what the context leaves"},
+     .help = "maximum number of tokens of an answer; auto: as many as the context has left"},
     {.key = "context",
      .type = LS_OPTION_U64,
      FIELD(context),
@@ -42,7 +42,8 @@ static const ls_option chat_options[] = {
      .allow_auto = true,
      .min = 2,
      .max = 16777216,
-     .help = "tokens of the whole conversation; auto: the model's, or what fits into memory"},
+     .help = "maximum number of tokens of the whole conversation; auto: the model's context length, or less "
+             "if that does not fit into memory"},
     {.key = "temperature",
      .letter = 't',
      .type = LS_OPTION_F64,
@@ -230,7 +231,7 @@ static ls_status run_command(chat *c, const char *line)
              "/system TEXT  begin a new conversation, with TEXT said to the model before it\n"
              "/quit         end, as Ctrl-D does; Ctrl-C stops an answer");
     } else {
-        return ls_fail(LS_ERR_INVALID, "%.40s is no command: /help lists them", line);
+        return ls_fail(LS_ERR_INVALID, "%.40s is not a command: /help lists the commands", line);
     }
     return LS_OK;
 }
@@ -293,8 +294,8 @@ static ls_status open_chat(chat *c)
     LS_TRY(ls_chat_format_open(file, settings->template, settings->template_date, &c->format));
     if (!c->format.template) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s has no chat template, as models have that were not trained to chat: give one with "
-                       "--template FILE, or continue texts with 'lockstep sample'",
+                       "%s has no chat template (models that were not trained to chat usually have none): "
+                       "give one with --template FILE, or use 'lockstep sample', which continues a text",
                        file->path);
     }
     LS_TRY(ls_slot_plan_make(&on_device, 1, settings->context, &c->plan));

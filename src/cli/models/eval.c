@@ -44,28 +44,30 @@ static const ls_option eval_options[] = {
      FIELD(records),
      .default_text = "\"\"",
      .value_name = "FILE",
-     .help = "labelled or answered records to judge the model by, one JSON object per line"},
+     .help =
+         "file of records with a label or an answer, one JSON object per line, by which to judge the model"},
     {.key = "label",
      .type = LS_OPTION_STRING,
      FIELD(label),
      .default_text = "\"\"",
      .value_name = "KEY",
-     .help = "key of a record that holds its label or the answer that is expected; without it: the answer "
-             "that training would learn"},
+     .help = "key of a record that holds its label or its expected answer; without it: the completion, or "
+             "the last answer of the assistant, as in training"},
     {.key = "prompt_field",
      .type = LS_OPTION_STRING,
      FIELD(prompt_field),
      .default_text = "\"\"",
      .value_name = "KEY",
-     .help = "key of a record that holds its prompt; without it records are read as in training, or the "
-             "prompt is under prompt, question, instruction, input or text"},
+     .help = "key of a record that holds its prompt; without it the prompt is read as in training, or, in a "
+             "record that has no form of training, under the first of the keys prompt, question, "
+             "instruction, input and text"},
     {.key = "template",
      .type = LS_OPTION_STRING,
      FIELD(template),
      .default_text = "auto",
      .value_name = "FILE",
      .help =
-         "chat template that makes prompts of records: a .jinja file, a tokenizer_config.json, or a folder "
+         "chat template that turns records into prompts: a .jinja file, a tokenizer_config.json, or a folder "
          "with one of them; none: no template; auto: the model's own, for conversations"},
     {.key = "template_date",
      .type = LS_OPTION_STRING,
@@ -78,15 +80,15 @@ static const ls_option eval_options[] = {
      FIELD(choices),
      .default_text = "\"\"",
      .value_name = "A,B,...",
-     .help = "the labels to choose from, by the model's log-probability; auto: those of the file; without "
-             "it the model writes its answer"},
+     .help = "labels from which the model chooses the most probable one; auto: all labels of the file; "
+             "without this option the model writes its answer"},
     {.key = "extract",
      .type = LS_OPTION_STRING,
      FIELD(extract),
      .default_text = "\"\"",
      .value_name = "PATTERN",
-     .help = "regular expression that finds the answer in a longer text, by its first group, for example "
-             "'#### *(.*)'"},
+     .help = "regular expression whose first group captures the answer in a longer text, for example '#### "
+             "*(.*)'"},
     {.key = "tasks",
      .type = LS_OPTION_STRING,
      FIELD(tasks),
@@ -118,14 +120,14 @@ static const ls_option eval_options[] = {
      .default_text = "256",
      .min = 1,
      .max = 1048576,
-     .help = "number of tokens of an answer, at most"},
+     .help = "maximum number of tokens of an answer"},
     {.key = "limit",
      .type = LS_OPTION_U64,
      FIELD(limit),
      .default_text = "0",
      .min = 0,
      .max = LS_OPTION_U64_MAX,
-     .help = "number of records to ask, from the beginning of the file; 0: all"},
+     .help = "number of records, from the beginning of the file, whose question is put to the model; 0: all"},
     LS_ROW_THREADS(eval_settings),
     LS_ROW_JSON(eval_settings),
 };
@@ -265,12 +267,13 @@ static ls_status check_mode(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "--side-by-side needs two models: eval A B --side-by-side");
     }
     if (settings->prompt[0] && !settings->side_by_side) {
-        return ls_fail(LS_ERR_INVALID, "--prompt is for --side-by-side; 'lockstep sample' continues a prompt "
-                                       "with one model, and --prompt-field names the key of --records");
+        return ls_fail(LS_ERR_INVALID,
+                       "--prompt works only with --side-by-side; use 'lockstep sample' to continue a prompt "
+                       "with one model, and --prompt-field to name the key of the prompts of --records");
     }
     if (settings->side_by_side && settings->tasks[0]) {
-        return ls_fail(LS_ERR_INVALID,
-                       "--side-by-side shows answers to --records or --prompt; tasks have none");
+        return ls_fail(LS_ERR_INVALID, "--side-by-side shows answers that the models write, and --tasks has "
+                                       "only choices: give --records or --prompt");
     }
     return LS_OK;
 }
@@ -324,7 +327,7 @@ const ls_command ls_command_eval = {
                "documents of --data, as in training.\n"
                "\n"
                "--records and --tasks count right answers, with 95 % intervals. With a second\n"
-               "model they are counted for both, and the difference is tested on the same\n"
+               "model, AFTER, they are counted for both, and the difference is tested on the same\n"
                "questions. --side-by-side shows the answers themselves.\n"
                "\n"
                "Examples:\n"

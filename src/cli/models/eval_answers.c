@@ -160,8 +160,9 @@ static void print_share(const char *what, uint64_t right, uint64_t count)
 static void print_cut(const ls_verdicts *v)
 {
     if (v->cut_count > 0) {
-        printf("  %" PRIu64 " %s longer than the model's context: their beginnings were left out\n",
-               v->cut_count, v->cut_count == 1 ? "prompt was" : "prompts were");
+        printf("  %" PRIu64 " %s left out\n", v->cut_count,
+               v->cut_count == 1 ? "prompt was longer than the model's context; its beginning was"
+                                 : "prompts were longer than the model's context; their beginnings were");
     }
 }
 
@@ -219,7 +220,7 @@ static void print_records(ls_arena *arena, const char *model, const ls_quiz *que
 {
     const bool chosen = questions->items[0].endings != NULL;
     printf("%s on %s: %" PRIu64 " records, %s\n", model, questions->path, v->count,
-           chosen ? "the likeliest choice counts" : "answers written by the model");
+           chosen ? "the most likely choice counts as the answer" : "answers written by the model");
     print_share(chosen ? "accuracy" : "right (normalised)", v->right_count, v->count);
     if (chosen) {
         print_share("accuracy per character", v->by_length_count, v->count);
@@ -259,10 +260,10 @@ static void print_change(const ls_verdicts *verdicts)
     const ls_interval interval = ls_paired_interval(&paired);
     const double p = ls_paired_p_value(&paired);
     printf("change: %+.2f points (95 %% interval %+.1f to %+.1f); %" PRIu64 " answers became right, %" PRIu64
-           " wrong; p = %.3g%s\n",
+           " became wrong; p = %.3g%s\n",
            100.0 * ((double)paired.gained - (double)paired.lost) / (double)paired.count, 100.0 * interval.low,
            100.0 * interval.high, paired.gained, paired.lost, p,
-           p < 0.05 ? "" : ": a sample of this size does not tell the two apart");
+           p < 0.05 ? "" : ": these are too few questions to tell the two models apart");
 }
 
 /* ---- the command ---- */
@@ -317,9 +318,8 @@ static ls_status check_labels(const ls_quiz *quiz)
         if (!quiz->items[i].expected) {
             return ls_fail(
                 LS_ERR_INVALID,
-                "%s:%llu: the record does not end with an answer of the assistant: --records needs "
-                "--label KEY, the key of the label or expected answer; --side-by-side shows answers "
-                "without one",
+                "%s:%llu: the record does not end with an answer of the assistant: give --label KEY to name "
+                "the key of the label or expected answer, or use --side-by-side, which needs neither",
                 quiz->path, (unsigned long long)quiz->items[i].line);
         }
     }
@@ -356,7 +356,7 @@ static ls_status read_tasks(const ls_invocation *invocation, const char ***names
     for (size_t i = 0; i < count; i++) {
         char *equals = strchr(names[i], '=');
         if (!equals || equals == names[i] || !equals[1]) {
-            return ls_fail(LS_ERR_INVALID, "--tasks has '%s', a task is written NAME=FILE", names[i]);
+            return ls_fail(LS_ERR_INVALID, "--tasks has '%s'; write each task as NAME=FILE", names[i]);
         }
         *equals = '\0';
         LS_TRY(

@@ -114,7 +114,7 @@ ls_status ls_eval_side_by_side(const ls_invocation *invocation)
     ls_quiz_answer *answers[2];
     if (settings->choices[0]) {
         return ls_fail(LS_ERR_INVALID,
-                       "--side-by-side shows answers that the models write: leave --choices away");
+                       "--side-by-side shows answers that the models write: leave out --choices");
     }
     for (size_t i = 0; i < 2; i++) {
         LS_TRY(ls_eval_read_records(invocation, i, &quiz));

@@ -34,6 +34,7 @@ static const ls_option export_options[] = {
      .type = LS_OPTION_STRING,
      .offset = offsetof(export_settings, gguf),
      .default_text = "\"\"",
+     .value_name = "FILE",
      .help =
          "write one GGUF file of this name, for llama.cpp, ollama and programs built on them, in place of "
          "a Hugging Face folder; a Modelfile for ollama is written beside it"},
@@ -42,9 +43,9 @@ static const ls_option export_options[] = {
      .offset = offsetof(export_settings, quant),
      .default_text = "f16",
      .choices = quant_names,
-     .help =
-         "number format of the weights in a GGUF file: 32, 16, 16, 8.5, 6.6, about 5.7 and about 4.8 bits "
-         "per weight; q5_k_m and q4_k_m keep the most sensitive matrices in q6_k"},
+     .help = "number format of the weights in a GGUF file. Bits per weight: f32 32, f16 and bf16 16, q8_0 "
+             "8.5, q6_k 6.6, q5_k_m about 5.7, q4_k_m about 4.8; the last two keep the most sensitive "
+             "matrices in q6_k"},
     {.key = "dtype",
      .type = LS_OPTION_CHOICE,
      .offset = offsetof(export_settings, dtype),
@@ -76,8 +77,8 @@ static const ls_option export_options[] = {
      .offset = offsetof(export_settings, base),
      .default_text = "trained",
      .choices = base_names,
-     .help = "weights that an adapter is merged into. trained: those it was trained on, which a quantised "
-             "base has rounded (adapter.base); original: those of the base as it was before"},
+     .help = "weights of the base that an adapter is merged into. trained: rounded to the format of "
+             "adapter.base, as when the adapter was trained; original: as they were before that rounding"},
     {.key = "replace",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(export_settings, replace),
@@ -115,16 +116,18 @@ static ls_status check_merge(const export_settings *settings, const ls_loaded_mo
         LS_TRY(round_weights(dtype, model->state.parameters, model->file->layout.parameter_floats));
     }
     LS_TRY(ls_adapter_check_merge(model->file, model->queue, model->state.parameters, &check));
-    printf("  merge checked: logits of up to %.3g differ by at most %.2g from those of base and adapter "
-           "apart, and the most likely token is the same at %" PRId64 " of %" PRId64 " positions of %s\n",
+    printf("  merge checked: logits of up to %.3g differ by at most %.2g from those of the base with the "
+           "adapter unmerged, and the most likely token is the same at %" PRId64 " of %" PRId64
+           " positions of %s\n",
            check.logit, check.difference, check.same, check.positions,
            check.from_run ? "the run's own data" : "random tokens");
     const bool is_exact = dtype == LS_ST_F32 && settings->base == BASE_TRAINED;
     if (is_exact && !(check.difference <= 1e-3 * (1.0 + check.logit))) {
-        return ls_fail(LS_ERR_FAILED,
-                       "the merged model in %s does not compute what base and adapter compute apart: a logit "
-                       "differs by %.3g; do not use it, and export the adapter alone with --adapter",
-                       settings->output, check.difference);
+        return ls_fail(
+            LS_ERR_FAILED,
+            "the merged model in %s gives other results than the base with the adapter unmerged: a logit "
+            "differs by %.3g; do not use the merged model; export the adapter alone with --adapter",
+            settings->output, check.difference);
     }
     return LS_OK;
 }
@@ -156,8 +159,7 @@ static ls_status export_adapter(const export_settings *settings, const ls_loaded
     const ls_layout *layout = &model->file->layout;
     if (!model->file->adapter) {
         return ls_fail(LS_ERR_INVALID,
-                       "--adapter: %s has no adapter; it is a whole model, which is exported without the "
-                       "option",
+                       "--adapter: %s is a whole model and has no adapter; leave out --adapter to export it",
                        model->file->path);
     }
     LS_TRY(ls_adapter_export(model->file, model->state.parameters, settings->output));
@@ -243,7 +245,8 @@ static ls_status check_options(const export_settings *s)
                        "missing output: give -o DIR for a Hugging Face folder, or --gguf FILE");
     }
     if (s->output[0] && s->gguf[0]) {
-        return ls_fail(LS_ERR_INVALID, "-o DIR and --gguf FILE are two exports: give one, then the other");
+        return ls_fail(LS_ERR_INVALID,
+                       "-o DIR and --gguf FILE cannot be given together: run export once with each of them");
     }
     const char *unused = !s->gguf[0]           ? (s->quant != LS_GGUF_F16 ? "--quant" : NULL)
                          : s->adapter          ? "--adapter"
@@ -252,7 +255,7 @@ static ls_status check_options(const export_settings *s)
                                                : NULL;
     return !unused ? LS_OK
                    : ls_fail(LS_ERR_INVALID, "%s has no effect %s: leave it out", unused,
-                             s->gguf[0] ? "on a GGUF file (its number format is --quant)"
+                             s->gguf[0] ? "with --gguf FILE (--quant sets the number format)"
                                         : "without --gguf FILE");
 }
 
@@ -290,12 +293,13 @@ const ls_command ls_command_export = {
                "and appears only when it is complete; with --replace it may hold a model and\n"
                "nothing else, which is replaced as a whole.\n"
                "\n"
-               "An adapter is merged into its base, and the answers of the merged model are compared\n"
-               "with those of the two apart. With --adapter it is written alone.\n"
+               "An adapter is merged into its base, and the results of the merged model are compared\n"
+               "with those of the base with the adapter unmerged. With --adapter, the adapter is\n"
+               "written alone, without its base.\n"
                "\n"
-               "With --gguf FILE it writes one file for llama.cpp, ollama and the like: weights,\n"
-               "tokenizer, chat template and the tokens that end an answer. It never holds the\n"
-               "whole model in memory.\n"
+               "With --gguf FILE, export writes one file for llama.cpp, ollama and the like: weights,\n"
+               "tokenizer, chat template and the tokens that end an answer. The whole model is never\n"
+               "in memory at once.\n"
                "\n"
                "Examples:\n"
                "  lockstep export runs/mine -o mine-hf\n"

@@ -157,8 +157,8 @@ static const ls_option plan_options[] = {
      .default_text = "none",
      .choices = finetune_names,
      .help =
-         "plan training MODEL further instead of from nothing: whole (full), by adapters on frozen weights "
-         "(lora), or on weights kept in 4 bits (qlora)"},
+         "plan to train MODEL further from its trained weights. full: all weights; lora: adapters on frozen "
+         "weights; qlora: adapters on frozen weights kept in 4 bits; none: plan to train MODEL from nothing"},
     {.key = "rank",
      .type = LS_OPTION_U64,
      FIELD(rank),

@@ -128,7 +128,7 @@ static ls_status refuse(const source *from, int64_t row, int64_t col, const char
     const bool out_in = from->layout == LS_WEIGHT_OUT_IN;
     return ls_fail(LS_ERR_DATA,
                    "the weight in row %lld, column %lld is %g, which %s cannot hold; allowed are finite "
-                   "values: check the file, or train on a base of fp32",
+                   "values: check the file, or set adapter.base: fp32",
                    (long long)(out_in ? row : col), (long long)(out_in ? col : row),
                    (double)source_value(from, row, col), kind);
 }

@@ -290,12 +290,12 @@ static ls_status fail_prompt(const work *w, size_t message)
     ls_text a = {0}, b = {0};
     ls_text_append_printable(&a, w->prompt.data + same, asked < SHOWN ? asked : SHOWN, "");
     ls_text_append_printable(&b, w->turn.data + same, trained < SHOWN ? trained : SHOWN, "");
-    const ls_status status =
-        ls_fail(LS_ERR_DATA,
-                "message %zu: the template asks for an answer with \"%s\", but writes the answer with \"%s\" "
-                "there, so the model would be asked in a form that it was not trained on; use a template "
-                "that writes both alike (data.template)",
-                message + 1, ls_text_string(&a), ls_text_string(&b));
+    const ls_status status = ls_fail(
+        LS_ERR_DATA,
+        "message %zu: the template ends a prompt with \"%s\", but has \"%s\" in that place when it writes "
+        "the answer too, so the model would be asked in a form that it was not trained on; use a template "
+        "that writes both alike (data.template)",
+        message + 1, ls_text_string(&a), ls_text_string(&b));
     ls_text_release(&a);
     ls_text_release(&b);
     return status;
@@ -412,8 +412,10 @@ static ls_status join_pieces(work *w, const char *text, size_t begin, size_t byt
     }
     if (status == LS_OK &&
         (whole.bytes != pieces.bytes || memcmp(whole.data, pieces.data, whole.bytes) != 0)) {
-        status = ls_fail(LS_ERR_DATA, "a token lies across the beginning of the answer, and the tokenizer "
-                                      "cannot write the answer on its own");
+        status =
+            ls_fail(LS_ERR_DATA, "the tokenizer joins the end of the prompt and the beginning of the answer "
+                                 "in one token, and the text changes if the answer is encoded separately: "
+                                 "use another template (data.template) or another tokenizer");
     }
     ls_token_buffer_release(&rest);
     ls_text_buffer_release(&whole);

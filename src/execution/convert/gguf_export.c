@@ -211,10 +211,12 @@ static void note_fallbacks(const ls_gguf_tensor *tensors, size_t count, ls_gguf_
             }
         }
         if (same > 0 && !told && notes->count < 8) {
-            ls_gguf_note(notes, "%s in place of %s: rows of %" PRId64 " numbers are no multiple of %u (%s%s)",
+            ls_gguf_note(notes,
+                         "%s%s: %s in place of %s, because rows of %" PRId64
+                         " numbers cannot be divided into blocks of %u",
+                         t->name, same > 1 ? ls_arena_printf(notes->arena, " and %zu more", same - 1) : "",
                          ls_block_name(t->type), ls_block_name(t->wanted), t->cols,
-                         ls_block_elements(t->wanted), t->name,
-                         same > 1 ? ls_arena_printf(notes->arena, " and %zu more", same - 1) : "");
+                         ls_block_elements(t->wanted));
         }
     }
 }

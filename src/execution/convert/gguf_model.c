@@ -57,16 +57,17 @@ static ls_status check(const ls_model_config *config)
 {
     const ls_rope_scaling *scaling = &config->rope_scaling;
     if (config->family == LS_FAMILY_QWEN2 && config->head_dim * config->heads != config->width) {
-        return refuse(config, "llama.cpp takes heads * head_dim = width for granted");
+        return refuse(config, "llama.cpp requires that heads * head_dim = width");
     }
     if (config->family == LS_FAMILY_QWEN3 && config->output_bias) {
-        return refuse(config, "llama.cpp has no attention_bias for it");
+        return refuse(config, "llama.cpp does not support its attention biases");
     }
     if (config->rotary && scaling->kind == LS_ROPE_LLAMA3 && !has_llama_order(config)) {
         return refuse(config, "llama.cpp has rotary scaling of the kind llama3 for llama and mistral only");
     }
     if (config->rotary && scaling->kind == LS_ROPE_YARN && scaling->fractional_bounds) {
-        return refuse(config, "llama.cpp always rounds the bounds of yarn, but `truncate` is false");
+        return refuse(config,
+                      "llama.cpp always rounds the bounds of yarn, but this model sets `truncate` to false");
     }
     return LS_OK;
 }
@@ -87,14 +88,15 @@ static int64_t usable_context(const ls_model_config *config, ls_gguf_notes *note
     if (config->rotary && scaling->kind == LS_ROPE_DYNAMIC && scaling->original_context < context) {
         context = scaling->original_context;
         ls_gguf_note(notes,
-                     "the context is %" PRId64 " positions: llama.cpp has no dynamic rotary scaling, "
-                     "which begins there",
+                     "the context in the GGUF file is limited to %" PRId64
+                     " positions: longer texts need dynamic rotary scaling, which llama.cpp does not have",
                      context);
     }
     if (config->window > 0 && config->window < context) {
         context = config->window;
         ls_gguf_note(notes,
-                     "the context is %" PRId64 " positions, one sliding window: llama.cpp has no "
+                     "the context in the GGUF file is limited to %" PRId64
+                     " positions, the size of the model's sliding window: llama.cpp has no "
                      "sliding window for this architecture",
                      context);
     }

@@ -86,8 +86,10 @@ static int32_t harmless_end(const ls_model_file *file, const ls_vocabulary *v, l
         }
     }
     if (strcmp(ls_tokenizer_kind(file->tokenizer), "bytes") == 0) {
-        ls_gguf_note(notes, "no token ends a text, so answers end at their length; the file names the byte "
-                            "255, which no text has, because llama.cpp would take another");
+        ls_gguf_note(
+            notes,
+            "no token ends a text, so answers end only at their maximum length; as end token the file names "
+            "byte 255, which no text has, because llama.cpp would otherwise choose a token itself");
         return NO_UTF8;
     }
     ls_gguf_note(notes, "no token ends a text: llama.cpp will end answers at a token of its own choice");
@@ -124,8 +126,8 @@ static void add_ids(ls_gguf *gguf, const ls_model_file *file, const ls_vocabular
     }
     if (count > KEYS) {
         ls_gguf_note(notes,
-                     "%zu tokens end a text, and a GGUF file holds three: give the others to the "
-                     "server as stop texts (the Modelfile has all)",
+                     "%zu tokens end a text, but a GGUF file has room for three: give the others to the "
+                     "server as stop texts (the Modelfile has all of them)",
                      count);
     }
     add_id(gguf, "tokenizer.ggml.bos_token_id", bos >= 0 ? bos : file->config.bos_id);

@@ -234,7 +234,8 @@ static ls_status read_prompt(records_reader *reader, const ls_question_line *lin
     }
     question->prompt = value ? ls_question_text(line->arena, value) : NULL;
     if (!question->prompt || !question->prompt[0]) {
-        return ls_question_without(line, reader->prompt_key, "a text; --prompt-field names the prompt's key");
+        return ls_question_without(line, reader->prompt_key,
+                                   "a text (--prompt-field names the key of the prompt)");
     }
     return LS_OK;
 }
@@ -251,7 +252,8 @@ static ls_status read_record(void *context, const ls_question_line *line, ls_qui
         const json_t *label = json_object_get(line->record, label_key);
         question->expected = label ? ls_question_text(line->arena, label) : NULL;
         if (!question->expected || !question->expected[0]) {
-            return ls_question_without(line, label_key, "a text or a number; --label names the label's key");
+            return ls_question_without(line, label_key,
+                                       "a text or a number (--label names the key of the label)");
         }
     }
     const char *label = question->expected;
@@ -302,11 +304,10 @@ static ls_status collect_labels(ls_arena *arena, const ls_quiz *questions, const
             continue;
         }
         if (count == CHOICES_MAX) {
-            return ls_fail(
-                LS_ERR_DATA,
-                "%s:%llu: more than %d different labels: give --choices, or leave it away to judge "
-                "generated answers",
-                questions->path, (ull)questions->items[i].line, CHOICES_MAX);
+            return ls_fail(LS_ERR_DATA,
+                           "%s:%llu: more than %d different labels: name the choices in --choices, or leave "
+                           "out --choices, and the model writes its answers",
+                           questions->path, (ull)questions->items[i].line, CHOICES_MAX);
         }
         labels[count++] = label;
     }
@@ -337,8 +338,8 @@ static ls_status set_choices(ls_arena *arena, const ls_quiz_keys *keys, ls_quiz 
     }
     if (count < 2) {
         return ls_fail(LS_ERR_INVALID,
-                       "--choices names %zu choice, at least 2 are needed: give them separated "
-                       "by commas, or auto for the labels of the file",
+                       "the number of labels in --choices is %zu, but at least 2 are needed: separate them "
+                       "with commas, or give auto for all labels of the file",
                        count);
     }
     for (size_t i = 0; i < questions->count; i++) {

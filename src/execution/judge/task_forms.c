@@ -318,9 +318,10 @@ static ls_status read_task_line(void *context, const ls_question_line *line, ls_
         reader->form = find_form(reader->name, line->record);
     }
     if (!reader->form) {
-        return ls_question_without(line, "choices",
-                                   "a list of texts, nor those of hellaswag, arc, piqa, winogrande, lambada "
-                                   "or mmlu");
+        return ls_question_without(
+            line, "choices",
+            "a list of texts, nor the keys of hellaswag, arc, piqa, winogrande, lambada "
+            "or mmlu");
     }
     LS_TRY(reader->form->read(line, question));
     question->expected = question->endings[question->right];

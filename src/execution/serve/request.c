@@ -162,7 +162,9 @@ static ls_status check_fields(reader *r)
         }
         if (rule->kind == FIELD_NUMBER && !json_is_null(value) &&
             !(json_is_number(value) && fabs(json_number_value(value) - rule->only) == 0.0)) {
-            return ls_fail(LS_ERR_INVALID, "%s is not supported: leave it out, or send %g", key, rule->only);
+            return ls_fail(LS_ERR_INVALID,
+                           "%s is supported only with the value %g: send this value, or leave the field out",
+                           key, rule->only);
         }
         if (rule->kind == FIELD_EMPTY && !json_is_null(value) && !is_empty(value)) {
             return ls_fail(LS_ERR_INVALID, "%s is not supported: leave it out", key);

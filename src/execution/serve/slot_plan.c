@@ -23,12 +23,12 @@ static ls_status measure(const ls_model_on_device *model, ls_slot_plan *plan)
 static ls_status fail_memory(const ls_slot_plan *plan, uint64_t available)
 {
     char needed[32], there[32];
-    return ls_fail(
-        LS_ERR_MEMORY,
-        "%lld answers at once with a context of %lld tokens need %s of memory beside the model, %s "
-        "are available: choose fewer --slots or a shorter --context",
-        (long long)plan->options.slots, (long long)plan->options.capacity,
-        ls_memory_text(plan->total_bytes, needed), ls_memory_text(available, there));
+    return ls_fail(LS_ERR_MEMORY,
+                   "%lld answers at once with a context of %lld tokens need %s of memory in addition to the "
+                   "model, but only %s are available: choose %sa shorter --context",
+                   (long long)plan->options.slots, (long long)plan->options.capacity,
+                   ls_memory_text(plan->total_bytes, needed), ls_memory_text(available, there),
+                   plan->options.slots > 1 ? "fewer --slots or " : "");
 }
 
 ls_status ls_slot_plan_make(const ls_model_on_device *model, uint64_t slots, uint64_t context,

@@ -363,7 +363,7 @@ static ls_status check_form(const new_run *n)
     const bool is_text = n->survey.form == LS_RECORD_TEXT;
     if (n->options->kind == LS_NEW_CHAT && (is_text || n->survey.form == LS_RECORD_PROMPT)) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s holds %s, no conversations: use 'lockstep new finetune', or records "
+                       "%s holds %s, not conversations: use 'lockstep new finetune', or records "
                        "with messages",
                        n->options->data, ls_record_form_name(n->survey.form));
     }
@@ -404,7 +404,7 @@ static ls_status check_options(const ls_new_options *o)
     }
     if (is_scratch && o->model[0]) {
         return ls_fail(LS_ERR_INVALID,
-                       "new scratch trains from nothing: leave --model away, or use 'lockstep new "
+                       "new scratch trains from nothing: leave out --model, or use 'lockstep new "
                        "finetune'");
     }
     if (!is_scratch && !o->model[0]) {

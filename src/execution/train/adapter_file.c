@@ -53,10 +53,11 @@ static ls_status find_targets(ls_adapter_file *file)
         }
     }
     file->settings.targets = targets;
-    return file->settings.target_count > 0
-               ? LS_OK
-               : ls_fail(LS_ERR_DATA, "%s: no tensor is called " LS_ADAPTER_PREFIX "NAME%s; is it LoRA?",
-                         file->path, A_SUFFIX);
+    return file->settings.target_count > 0 ? LS_OK
+                                           : ls_fail(LS_ERR_DATA,
+                                                     "%s: no tensor has a name of the form " LS_ADAPTER_PREFIX
+                                                     "NAME%s; only LoRA adapters can be read",
+                                                     file->path, A_SUFFIX);
 }
 
 static ls_status read_base_kind(ls_adapter_file *file, const json_t *object)
@@ -186,7 +187,7 @@ static ls_status give(ls_model_file *file, ls_adapter_file *adapter)
 {
     if (file->adapter) {
         return ls_fail(LS_ERR_INVALID,
-                       "%s is a model with an adapter already; give its base to use another adapter",
+                       "%s already has an adapter; to use another one, give the model that it is based on",
                        file->path);
     }
     const ls_base base = ls_base_of_kind(adapter->base_kind);
@@ -194,7 +195,7 @@ static ls_status give(ls_model_file *file, ls_adapter_file *adapter)
         ls_layout_build_adapter(&file->arena, &file->config, &adapter->settings, &base, &adapter->layout);
     file->layout = adapter->layout;
     return status == LS_OK ? LS_OK
-                           : ls_fail(LS_ERR_DATA, "%s is an adapter of another base than %s: %s",
+                           : ls_fail(LS_ERR_DATA, "the adapter %s does not fit the base %s: %s",
                                      adapter->path, file->path, ls_error_text());
 }
 

@@ -255,7 +255,8 @@ ls_status ls_evaluator_run_samples(ls_evaluator *e, const ls_sample_list *sample
         }
     }
     if (total.tokens == 0) {
-        return ls_fail(LS_ERR_DATA, "no token of the validation data has a loss: give other records");
+        return ls_fail(LS_ERR_DATA, "no token of the validation data counts in the loss (see data.loss_on): "
+                                    "give other validation records");
     }
     *result_out = (ls_evaluation){
         .loss = total.loss_sum / (double)total.tokens, .tokens = total.tokens, .parts = e->parts};

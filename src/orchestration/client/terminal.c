@@ -170,7 +170,9 @@ ls_status ls_pty_accept(ls_pty *t, double timeout_s, bool *connected_out)
     }
     const int link = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC);
     if (link < 0) {
-        return errno == EINTR || errno == EAGAIN ? LS_OK : ls_fail_errno(errno, "can't meet the job");
+        return errno == EINTR || errno == EAGAIN
+                   ? LS_OK
+                   : ls_fail_errno(errno, "can't accept the connection of the job");
     }
     if (!is_own(link)) { /* the folder is private, so this is root */
         close(link);

@@ -82,10 +82,10 @@ static ls_status check_tensors(const ls_checkpoint_save_options *options)
                            tensor->name);
         }
         if (options->bf16_values && tensor->m) {
-            return ls_fail(
-                LS_ERR_INVALID,
-                "tensor %s must not have optimizer moments (m and v) in a checkpoint with bfloat16 values",
-                tensor->name);
+            return ls_fail(LS_ERR_INVALID,
+                           "tensor %s has optimizer moments (m and v), but a checkpoint with bfloat16 values "
+                           "is only for using the model, not for resuming, and must not have any",
+                           tensor->name);
         }
     }
     return LS_OK;

@@ -101,7 +101,9 @@ static ls_status add_file(list *l, const json_t *entry, const char *name)
     LS_TRY(ls_json_get_u64(lfs, name, "size", 0, INT64_MAX, file->size, &file->size));
     LS_TRY(ls_json_get_string(lfs, name, "sha256", NULL, &sha256));
     if (sha256 && (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)) {
-        return ls_fail(LS_ERR_DATA, "%s: the hub lists \"%.80s\" as its SHA-256", name, sha256);
+        return ls_fail(LS_ERR_DATA,
+                       "%s: the hub lists \"%.80s\" as its SHA-256, which must be 64 hexadecimal digits",
+                       name, sha256);
     }
     file->sha256 = sha256 ? ls_arena_strdup(l->arena, sha256) : NULL;
     return LS_OK;

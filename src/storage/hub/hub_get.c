@@ -105,8 +105,8 @@ static ls_status explain(const ls_hub_options *o, const ls_http_answer *answer, 
     case 401:
         return ls_fail(
             LS_ERR_FAILED,
-            o->token ? "%s: %s does not accept the token for it (HTTP 401): the token is wrong or ended, or "
-                       "there is no such model"
+            o->token ? "%s: %s does not accept the token for it (HTTP 401): the token is wrong or has "
+                       "expired, or there is no such model"
                      : "%s: %s shows it only to people who are logged in, or there is no such model (HTTP "
                        "401): check the name, and put a token into HF_TOKEN or ~/.cache/huggingface/token",
             what, o->endpoint);
@@ -252,7 +252,7 @@ static ls_status complete(download *d, const char *url)
         ls_status status = get(d->options, url, d->from, take_file, d, &answer);
         if (status == LS_OK && answer.code == 416 && d->from > 0) {
             d->at = 0; /* the part is not of this file */
-            status = ls_fail(LS_ERR_IO, "%s can't be continued", d->file->name);
+            status = ls_fail(LS_ERR_IO, "the interrupted download of %s can't be continued", d->file->name);
         } else if (status == LS_OK && answer.code / 100 == 2 && d->file->size != UINT64_MAX &&
                    d->at < d->file->size) {
             status = ls_fail(LS_ERR_IO, "%s ended after %" PRIu64 " of %" PRIu64 " bytes", d->file->name,

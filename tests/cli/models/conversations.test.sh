@@ -62,7 +62,7 @@ train() { local code=$1; shift; expect "$code" "$LOCKSTEP" train run.yaml "$@"; 
 train 3 --dry-run --set 'data.train=[chats.jsonl]'
 says '4 of 5 records cannot be used' 'chats.jsonl:2: ' 'data.bad_records: skip'
 train 0 --dry-run --set 'data.train=[chats.jsonl]' --set data.bad_records=skip --set data.validation_fraction=0
-prints '4 records that cannot be used left out'
+prints 'left out 4 records that cannot be used'
 (head -2 qa.jsonl; head -1 chats.jsonl) > mixed.jsonl
 train 3 --dry-run --set 'data.train=[mixed.jsonl]'
 says "mixed.jsonl:3: the record is OpenAI's messages, while that of line 1 is question and answer"
@@ -76,7 +76,7 @@ for bad in stop skip; do
     check 'nothing was begun' test ! -e runs/tune/metrics.jsonl
 done
 train 0 --dry-run --set 'data.train=[long.jsonl, qa.jsonl]' --set model.context=32 --set data.validation_fraction=0
-prints '9 samples longer than the context of 32 tokens cut off'
+prints 'cut off 9 samples longer than the context of 32 tokens'
 train 2 --dry-run --set data.template=none --set 'data.train=[chats.jsonl]'
 says 'need a chat template'
 train 2 --dry-run --set data.template=missing.jinja

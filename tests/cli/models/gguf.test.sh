@@ -372,7 +372,7 @@ for path, base in (("wide-q4.gguf", "Q4_K"), ("wide-q5.gguf", "Q5_K"), ("wide-q6
 PY
 make llama narrow hidden_size=96 intermediate_size=80 num_attention_heads=2
 expect 0 "$LOCKSTEP" export narrow --gguf narrow-q4.gguf --quant q4_k_m
-prints "Q5_0 in place of Q4_K: rows of 96 numbers are no multiple of 256 (token_embd.weight and 11 more)" "F16 in place of Q4_K: rows of 80"
+prints "token_embd.weight and 11 more: Q5_0 in place of Q4_K, because rows of 96 numbers cannot be divided into blocks of 256" "F16 in place of Q4_K, because rows of 80"
 same "the output" "$(show narrow-q4.gguf type output.weight)" Q8_0
 expect 0 "$LOCKSTEP" export narrow --gguf narrow-q5.gguf --quant q5_k_m
 same "by name" "$(show narrow-q5.gguf type blk.1.attn_q.weight) $(show narrow-q5.gguf type blk.0.ffn_down.weight)" "Q5_1 F16"
@@ -398,11 +398,11 @@ expect 0 "$LOCKSTEP" export long --gguf long.gguf
 same "yarn" "$(show long.gguf qwen2.rope.scaling.type) $(show long.gguf qwen2.rope.scaling.factor) $(show long.gguf qwen2.rope.scaling.original_context_length) $(show long.gguf qwen2.rope.scaling.attn_factor)" "yarn 4.0 128 1.0"
 make mistral window sliding_window=32
 expect 0 "$LOCKSTEP" export window --gguf window.gguf
-prints "32 positions, one sliding window"
+prints "limited to 32 positions, the size of the model's sliding window"
 same "the window is the context" "$(show window.gguf llama.context_length)" 32
 make llama dynamic 'rope_scaling={"rope_type": "dynamic", "factor": 4.0}'
 expect 0 "$LOCKSTEP" export dynamic --gguf dynamic.gguf
-prints "128 positions: llama.cpp has no dynamic"
+prints "limited to 128 positions: longer texts need dynamic"
 make qwen2 three2 'rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}'
 expect 2 "$LOCKSTEP" export three2 --gguf refused.gguf
 says "llama3 for llama and mistral only" "-o DIR"
@@ -412,10 +412,10 @@ says "llama3 for llama and mistral only" "-o DIR"
 expect 2 "$LOCKSTEP" export llama
 says "-o DIR" "--gguf FILE"
 expect 2 "$LOCKSTEP" export llama -o x --gguf x.gguf
-says "two exports"
+says "cannot be given together"
 for option in --adapter "--dtype bf16" "--shard-size 1MB"; do
     expect 2 "$LOCKSTEP" export llama --gguf x.gguf $option
-    says "${option%% *} has no effect on a GGUF file"
+    says "${option%% *} has no effect with --gguf FILE"
 done
 expect 2 "$LOCKSTEP" export llama -o x --quant q8_0
 says "--quant has no effect without --gguf"

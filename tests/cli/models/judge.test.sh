@@ -96,7 +96,7 @@ says "no key \`text\`" "--prompt-field"
 expect 3 records records.jsonl --label answer --choices red,blue
 says "records.jsonl:" "not one of the 2 choices"
 expect 2 records records.jsonl --label answer --choices red
-says "names 1 choice"
+says "labels in --choices is 1, but at least 2"
 expect 2 records records.jsonl --label answer --extract "("
 says "no regular expression"
 expect 2 records records.jsonl --label answer --max-tokens 64
@@ -125,5 +125,5 @@ says "give one of"
 expect 2 "$LOCKSTEP" eval trained fresh --tokens ids.txt
 says "give one model"
 expect 2 "$LOCKSTEP" eval trained --prompt x
-says "for --side-by-side"
+says "only with --side-by-side"
 finish

@@ -26,7 +26,7 @@ same "what is said of it" "$(grep -c 'the answer is cut: the context of 40 token
 same "the answer after a full context" "$(wc -c <full.out)" "$((2 * $(printf 'hello\n' | "$LOCKSTEP" chat tiny --template chat.jinja -t 0 --context 40 2>/dev/null | wc -c)))"
 printf '/nonsense\n' >lines
 check "an unknown command is named" sh -c "! \"\$1\" chat tiny --template chat.jinja <lines 2>err" - "$LOCKSTEP"
-check "and help is offered" grep -q "/nonsense is no command: /help" err
+check "and help is offered" grep -q "/nonsense is not a command: /help" err
 printf '<user>hello\n<assistant>' >prompt
 same "a chat answers as sample does" "$(cat prompt; sed -n 1p chat.out)" "$("$LOCKSTEP" sample tiny -p "$(cat prompt)" -t 0 -n 9)"
 

@@ -78,7 +78,7 @@ says "from nothing"
 refused 3 scratch gone --data "$records"
 says "holds OpenAI's messages" "new chat"
 refused 2 chat gone --data text.txt --model base
-says "no conversations" "new finetune"
+says "not conversations" "new finetune"
 refused 2 chat gone --data missing.jsonl --model base
 says "missing.jsonl"
 refused 2 chat gone --data "$records" --model missing

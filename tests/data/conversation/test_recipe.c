@@ -207,7 +207,7 @@ static void recipe_forgives_white_space_after_a_prompt(void **state)
         "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}<e>\n{% endfor %}"
         "{% if add_generation_prompt %}<s>bot\n{% endif %}",
         LS_LOSS_ON_ASSISTANT);
-    refuse(f, "{\"messages\":[" U("hi") "," A("ho") "]}", "the template asks for an answer with \"bot");
+    refuse(f, "{\"messages\":[" U("hi") "," A("ho") "]}", "the template ends a prompt with \"bot");
 }
 
 static void recipe_reads_every_form(void **state)

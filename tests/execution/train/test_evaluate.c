@@ -125,7 +125,7 @@ static void evaluation_without_targets_is_refused(void **state)
     mute = true;
     assert_int_equal(evaluate(f, 1, packed, 2, parts, &result), LS_ERR_DATA);
     mute = false;
-    assert_non_null(strstr(ls_error_text(), "no token of the validation data has a loss"));
+    assert_non_null(strstr(ls_error_text(), "no token of the validation data counts in the loss"));
     assert_true(result.loss == 7.0);
 }
 

@@ -31,7 +31,7 @@ ls_status ls_slurm_shape_of(const ls_slurm_site *site, uint32_t ranks, uint32_t 
     }
     return ls_fail(
         LS_ERR_INVALID,
-        "%u ranks need %u nodes of %u %s, and cannot be divided evenly among them; %u or %u ranks can", ranks,
+        "%u ranks need %u nodes of %u %s, but cannot be divided evenly among them; %u or %u ranks can", ranks,
         nodes, most, site->has_gpus ? "GPUs" : "cores", ranks / nodes * nodes, (ranks / nodes + 1) * nodes);
 }
 
