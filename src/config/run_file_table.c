@@ -91,7 +91,7 @@ static const ls_option options[] = {
     {CHOICE("data.loss_on", data.loss_on, "assistant", loss_on), .help = "tokens of a record that are trained. assistant: every answer of the assistant, or the completion; all: every token; last: the last answer of each conversation"},
     {BOOL("data.packing", data.packing, "true"), .help = "let several records share a training sequence, each with attention and positions of its own; false: one record in each sequence, the rest of which is padding"},
     {STRING("data.prompt_field", data.prompt_field), .value_name = "KEY", .help = "key or column that holds the question, for records whose keys have other names; needs data.completion_field"},
-    {STRING("data.completion_field", data.completion_field), .value_name = "KEY", .help = "key or column that holds the answer to data.prompt_field"},
+    {STRING("data.completion_field", data.completion_field), .value_name = "KEY", .help = "key or column that holds the answer to the prompt in data.prompt_field"},
     {STRING("data.split_key", data.split_key), .value_name = "KEY", .help = "key or column of records, such as a customer: records with the same value stay together, all trained on or all held out for validation; default: each record is assigned by itself"},
     {STRING("data.split_time", data.split_time), .value_name = "KEY", .help = "key or column of records that holds a time: the latest records are held out for validation"},
     {CHOICE("data.bad_records", data.bad_records, "stop", bad_records), .help = "what happens to records that cannot be used: stop before the run begins and name them, or skip them"},

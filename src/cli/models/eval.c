@@ -94,8 +94,8 @@ static const ls_option eval_options[] = {
      FIELD(tasks),
      .default_text = "\"\"",
      .value_name = "NAME=FILE,...",
-     .help = "multiple-choice files of JSON lines: hellaswag, arc, piqa, winogrande, lambada, mmlu, or "
-             "records with choices"},
+     .help = "JSON Lines files of multiple-choice questions in the form of hellaswag, arc, piqa, winogrande, "
+             "lambada or mmlu, or with a list `choices` in each record"},
     {.key = "shots",
      .type = LS_OPTION_U64,
      FIELD(shots),

@@ -170,7 +170,8 @@ static const ls_option plan_options[] = {
      .type = LS_OPTION_BOOL,
      ASKED(ladder),
      .default_text = "false",
-     .help = "show test runs to do first, from one node up to the full run, with cost and pass criteria"},
+     .help = "show the test runs to do before the full run, from one node upwards, each with its cost and "
+             "the criteria for passing"},
     {.key = "scaling",
      .type = LS_OPTION_BOOL,
      ASKED(scaling),

@@ -44,8 +44,9 @@ static const ls_option slurm_config_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(local),
      .default_text = "false",
-     .help = "write a private cluster for this machine, which DIR/start starts and DIR/stop stops; its GPUs "
-             "are placeholders"},
+     .help = "write to DIR the files of a private Slurm cluster on this machine alone: DIR/start starts it, "
+             "DIR/stop "
+             "stops it; its GPUs are simulated"},
     {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
      .help = "number of nodes; a private cluster has at most 64"},
     {NUMBER("gpus", 'g', gpus, "8", 0, LS_SLURM_GPUS_MAX), .help = "number of GPUs per node"},

@@ -320,8 +320,10 @@ static ls_status check_labels(const ls_quiz *quiz)
 {
     for (size_t i = 0; i < quiz->count; i++) {
         if (!quiz->items[i].expected) {
-            return ls_fail(LS_ERR_DATA, "%s:%llu: the record has no label: name its key with --label",
-                           quiz->path, (ull)quiz->items[i].line);
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s:%llu: no label found in this record: give the key that holds the label with --label",
+                quiz->path, (ull)quiz->items[i].line);
         }
     }
     return LS_OK;

@@ -63,11 +63,10 @@ static ls_status right_of(const ls_question_line *line, const char *key, long fi
         right = strcmp(question->endings[i] + 1, label) == 0 ? i : right;
     }
     if (right >= question->ending_count) {
-        return ls_fail(
-            LS_ERR_DATA,
-            "%s:%llu: `%s` is '%.40s', which is not one of the %zu choices: write a number from %ld, "
-            "a letter from A, or the text of a choice",
-            line->path, (ull)line->number, key, label, question->ending_count, first);
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%llu: `%s` is '%.40s', which is not one of the %zu choices: write the choice's "
+                       "number (the first is %ld), its letter (the first is A) or its text",
+                       line->path, (ull)line->number, key, label, question->ending_count, first);
     }
     question->right = right;
     return LS_OK;

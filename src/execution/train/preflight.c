@@ -324,11 +324,11 @@ ls_status ls_preflight_compare(const ls_preflight_member *members, uint32_t coun
     if (differing > NAMED_MAX) {
         ls_text_printf(&text, "; and %" PRIu32 " more", differing - NAMED_MAX);
     }
-    const ls_status status =
-        ls_fail(LS_ERR_MISMATCH,
-                "pre-flight: %" PRIu32 " of %" PRIu32 " ranks differ from the others: %s; all ranks need the "
-                "same lockstep, run file, data and class of machine",
-                differing, count, ls_text_string(&text));
+    const ls_status status = ls_fail(
+        LS_ERR_MISMATCH,
+        "pre-flight: %" PRIu32 " of %" PRIu32 " ranks differ from the others: %s; all ranks need the "
+        "same version of the lockstep program, the same run file, the same data and the same kind of machine",
+        differing, count, ls_text_string(&text));
     ls_text_release(&text);
     return status;
 }

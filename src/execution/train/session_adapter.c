@@ -49,9 +49,9 @@ ls_status ls_session_adapt(ls_session *session)
     LS_ASSERT(session->source);
     if (session->source->adapter) {
         return ls_fail(LS_ERR_INVALID,
-                       "model.from names a model with an adapter, %s; to train that adapter on, set "
-                       "model.from to its base and adapter.from to it; to train another one on top, merge it "
-                       "first with 'lockstep export'",
+                       "model.from names a model with an adapter, %s; to continue training that adapter, set "
+                       "model.from to its base model and adapter.from to the adapter; to train a new adapter "
+                       "on top of both, first merge the old one into its base model with 'lockstep export'",
                        run->from[0] ? run->from : session->run.model.from);
     }
     LS_TRY(check_vocab(session));

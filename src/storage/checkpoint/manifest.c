@@ -83,9 +83,11 @@ static ls_status check_meta(const ls_checkpoint_meta *meta)
     const uint64_t largest = INT64_MAX;
     if (meta->step > largest || meta->data_position > largest || meta->seed > largest ||
         meta->leaves > largest || (meta->has_parent && meta->parent_step > largest)) {
-        return ls_fail(LS_ERR_INVALID,
-                       "checkpoint of step %llu: step, data position, seed and leaves must be below 2^63",
-                       (unsigned long long)meta->step);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "checkpoint of step %llu: its step, data position, seed and train.leaves must be below "
+            "2^63",
+            (unsigned long long)meta->step);
     }
     if (meta->has_val_loss && !isfinite(meta->val_loss)) {
         return ls_fail(LS_ERR_INVALID,
