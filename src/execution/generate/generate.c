@@ -523,8 +523,8 @@ static ls_status take_pass(ls_generator *g, size_t spans)
     size_t singles = 0;
     for (; singles < spans && g->spans[singles].count == 1; singles++) {
         text *t = &g->texts[g->spans[singles].slot];
-        if (scores_now(t)) {
-            break;
+        if (t->count - t->held != 1 || scores_now(t)) {
+            break; /* one row of a longer prompt draws nothing yet */
         }
         t->held++;
         g->waiting[singles] = t;

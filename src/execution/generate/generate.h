@@ -27,7 +27,7 @@
 #include "execution/executor/executor.h"
 
 typedef struct ls_sampling {
-    double temperature; /* >= 0; 0: always the likeliest token */
+    double temperature; /* >= 0; below 1e-6: always the likeliest token */
     uint32_t top_k;     /* keep the k likeliest; 0: all */
     double top_p;       /* keep the smallest set whose probabilities add up to it, (0, 1] */
     uint64_t seed;

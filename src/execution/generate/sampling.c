@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Below it, 1 / temperature may be infinite. */
+static const double TEMPERATURE_MIN = 1e-6;
+
 static int32_t likeliest(const float *logits, int64_t vocab)
 {
     int32_t best = 0;
@@ -31,7 +34,7 @@ int32_t ls_sampling_draw(const ls_sampling *sampling, const float *logits, int64
                          int32_t *order)
 {
     const int32_t best = likeliest(logits, vocab);
-    if (sampling->temperature <= 0.0) {
+    if (sampling->temperature < TEMPERATURE_MIN) {
         return best;
     }
     const double scale = 1.0 / sampling->temperature, top = (double)logits[best];

@@ -152,6 +152,7 @@ static void generator_gives_the_same_bits_alone_and_beside_others(void **state)
     static const ls_family families[] = {LS_FAMILY_GPT2, LS_FAMILY_LLAMA, LS_FAMILY_QWEN3};
     static const ls_generator_options options[] = {{.slots = 4},
                                                    {.slots = 8, .rows = 8},
+                                                   {.slots = 2, .rows = 2}, /* prompts cut to one row */
                                                    {.slots = 3, .rows = 7, .scored = 2},
                                                    {.slots = 4, .keeps_texts = true}};
     for (size_t k = 0; k < sizeof families / sizeof families[0]; k++) {
@@ -359,6 +360,21 @@ static void text_score_names_the_likeliest(void **state)
     assert_int_equal(s.top[4], 4);
 }
 
+static void sampling_at_a_tiny_temperature_is_greedy(void **state)
+{
+    (void)state;
+    const float logits[4] = {0.0f, 2.0f, 1.0f, -1.0f};
+    static const double temperatures[] = {0.0, 1e-310, 1e-12, 1e-6};
+    int32_t order[4];
+    for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
+        for (uint32_t top_k = 0; top_k < 3; top_k++) {
+            const ls_sampling sampling = {
+                .temperature = temperatures[i], .top_k = top_k, .top_p = top_k == 2 ? 0.9 : 1.0, .seed = 3};
+            assert_int_equal(ls_sampling_draw(&sampling, logits, 4, i, order), 1);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +385,7 @@ int main(void)
         cmocka_unit_test(generator_slides_when_it_is_full),
         cmocka_unit_test(generator_refuses_bad_prompts),
         cmocka_unit_test(text_score_names_the_likeliest),
+        cmocka_unit_test(sampling_at_a_tiny_temperature_is_greedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
