@@ -159,6 +159,24 @@ static bool take_prompt_token(ls_serve_answer *a, int32_t token, const ls_text_s
     return true;
 }
 
+/* Ids that end the answers of a request. */
+static size_t count_stops(const exchange *x)
+{
+    const ls_serve_settings *settings = x->server->settings;
+    return x->job.request.is_chat ? settings->chat_stop_count : settings->stop_count;
+}
+
+/* The id that ends an answer has no part in its text, special or not. */
+static bool is_stop(const exchange *x, int32_t token)
+{
+    for (size_t i = 0; i < count_stops(x); i++) {
+        if (x->server->settings->stops[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool on_token(void *context, int32_t token, const ls_text_scores *scores)
 {
     ls_serve_answer *a = context;
@@ -171,7 +189,8 @@ static bool on_token(void *context, int32_t token, const ls_text_scores *scores)
     if (request->scores) {
         ls_serve_answer_keep_scores(a, token, scores);
     }
-    LS_ASSERT(ls_answer_text_add(&a->text, token) == LS_OK && "not enough memory for an answer");
+    LS_ASSERT((is_stop(x, token) || ls_answer_text_add(&a->text, token) == LS_OK) &&
+              "not enough memory for an answer");
     if (a->text.is_stopped) {
         return false;
     }
@@ -224,7 +243,7 @@ static ls_status start_answer(server *s, ls_serve_answer *a)
         .prompt_count = a->prompt->count,
         .count = r->max_tokens,
         .stops = s->settings->stops,
-        .stop_count = r->is_chat ? s->settings->chat_stop_count : s->settings->stop_count,
+        .stop_count = count_stops(exchange_of(a->job)),
         .reports_stop = true,
         .sampling = r->sampling,
         .scores = r->scores,
@@ -234,7 +253,7 @@ static ls_status start_answer(server *s, ls_serve_answer *a)
         .on_end = on_end,
         .context = a,
     };
-    text.sampling.seed += a->index % r->n;
+    text.sampling.seed += r->has_seed ? a->index % r->n : a->index;
     a->is_running = true;
     return ls_generator_start(s->settings->generator, &text, &a->slot);
 }

@@ -23,8 +23,8 @@ def check(what, ok, seen=None):
 
 
 class Server:
-    def __init__(self, *options):
-        self.process = subprocess.Popen([LOCKSTEP, "serve", MODEL, "--listen", "127.0.0.1:0", "--threads", "2", *options],
+    def __init__(self, *options, model=MODEL):
+        self.process = subprocess.Popen([LOCKSTEP, "serve", model, "--listen", "127.0.0.1:0", "--threads", "2", *options],
                                         stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)  # whatever goes wrong; nothing once it has ended
         self.line = self.process.stdout.readline()
@@ -106,6 +106,8 @@ def test_answers(s):
     check("n answers differ", len(set(drawn)) > 1, drawn)
     check("a seed repeats them", drawn == s.texts(prompt="ab", max_tokens=12, n=4, seed=7, temperature=1.5))
     check("answer i has seed + i", s.texts(prompt="ab", max_tokens=12, seed=9, temperature=1.5) == drawn[2:3])
+    free = s.texts(prompt=["ab"] * 4, max_tokens=24, n=2, temperature=1.5)
+    check("without a seed, equal prompts of a batch differ", len(set(free)) == 8, free)
     a = s.complete(prompt="abc", max_tokens=5)
     check("usage", a["usage"] == {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}, a)
     check("length", a["choices"][0]["finish_reason"] == "length", a)
@@ -224,6 +226,23 @@ def test_refusals(s):
         print("skipped: only root can try to connect as another user")
 
 
+def test_stop_token(s):
+    """A token with a text of its own ends an answer, as "\\n" does in many models: the text is not shown."""
+    whole = s.texts(prompt="the ", max_tokens=24)[0]
+    want = whole[:whole.index(whole[5])]
+    subprocess.run([LOCKSTEP, "export", MODEL, "-o", "stops"], check=True, stdout=subprocess.DEVNULL)
+    for name in ("stops/config.json", "stops/generation_config.json"):
+        config = {**json.load(open(name)), "eos_token_id": ord(whole[5])}
+        open(name, "w").write(json.dumps(config))
+    stops = Server("--template", TEMPLATE, model="stops")
+    a = stops.complete(prompt="the ", max_tokens=24, logprobs=0)["choices"][0]
+    check("a stop token has no text", (a["text"], a["finish_reason"]) == (want, "stop"), (a, whole))
+    check("but its score", a["logprobs"]["tokens"] == list(want + whole[5]), a)
+    events = stops.stream("/v1/completions", {"prompt": "the ", "max_tokens": 24, "temperature": 0})
+    check("nor in a stream", "".join(e["choices"][0]["text"] for e in events) == want, events)
+    check("the server of stops ended with 0", stops.stop() == 0)
+
+
 def test_clients_that_leave(s):
     """With one slot: the next client is answered only if the slot is free again."""
     for streams in (True, False):
@@ -268,7 +287,7 @@ def test_token():
 
 
 served = Server("--template", TEMPLATE, "--slots", "3", "--name", "tiny")
-for test in (test_answers, test_stops_and_streams, test_scores, test_chats, test_refusals):
+for test in (test_answers, test_stops_and_streams, test_scores, test_chats, test_refusals, test_stop_token):
     test(served)
 test_end(served)
 one = Server("--slots", "1")
