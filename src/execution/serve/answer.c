@@ -152,9 +152,9 @@ static json_t *usage_of(const ls_serve_job *job)
 static json_t *find_calls(const ls_serve_answer *a, size_t *content_bytes)
 {
     const ls_text_buffer *text = &a->text.text;
-    json_t *calls = a->job->request.has_tools && text->bytes > 0
-                        ? ls_tool_calls_find(text->data, text->bytes, content_bytes)
-                        : NULL;
+    const json_t *tools = a->job->request.tools;
+    json_t *calls =
+        tools && text->bytes > 0 ? ls_tool_calls_find(tools, text->data, text->bytes, content_bytes) : NULL;
     for (size_t i = 0; i < json_array_size(calls); i++) {
         char id[64];
         snprintf(id, sizeof id, "call_%" PRIu64 "_%u_%zu", a->job->number, a->index, i);
@@ -271,7 +271,7 @@ void ls_serve_answer_append_events(ls_serve_answer *a, ls_text *events)
                       false, events);
     }
     a->has_begun = true;
-    if (request->has_tools) {
+    if (request->tools) {
         if (a->finish) {
             append_tool_answer(a, events);
         }

@@ -410,7 +410,7 @@ static ls_status read_tools(reader *r, json_t *variables)
     }
     if (json_array_size(tools) > 0 && !is_none) {
         json_object_set(variables, "tools", (json_t *)(uintptr_t)tools);
-        r->request->has_tools = true;
+        r->request->tools = json_incref((json_t *)(uintptr_t)tools);
     }
     return LS_OK;
 }
@@ -493,6 +493,24 @@ static ls_status read_length(reader *r)
     return LS_OK;
 }
 
+/* Scores are kept until the answer is sent. */
+static ls_status check_scored(reader *r)
+{
+    const ls_serve_request *request = r->request;
+    uint64_t scored = 0;
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        scored += request->n * (request->max_tokens + (request->echo ? request->prompts[i].count : 0));
+    }
+    r->param = "logprobs";
+    return request->scores && scored > LS_SERVE_SCORED_MAX
+               ? ls_fail(LS_ERR_INVALID,
+                         "the request asks for log-probabilities of up to %llu tokens, in %zu answers%s; at "
+                         "most %d are allowed: send fewer prompts at once, or ask for fewer tokens",
+                         (unsigned long long)scored, request->prompt_count * request->n,
+                         request->echo ? " with their prompts" : "", LS_SERVE_SCORED_MAX)
+               : LS_OK;
+}
+
 static ls_status read_all(reader *r)
 {
     if (!json_is_object(r->body)) {
@@ -501,7 +519,8 @@ static ls_status read_all(reader *r)
     LS_TRY(check_fields(r));
     LS_TRY(read_settings(r));
     LS_TRY(r->request->is_chat ? read_chat(r) : read_prompts(r));
-    return read_length(r);
+    LS_TRY(read_length(r));
+    return check_scored(r);
 }
 
 ls_status ls_serve_request_read(const ls_serve_model *model, bool is_chat, const char *body, size_t bytes,
@@ -524,6 +543,7 @@ void ls_serve_request_release(ls_serve_request *request)
     for (size_t i = 0; i < request->prompt_count; i++) {
         ls_token_buffer_release(&request->prompts[i]);
     }
+    json_decref(request->tools);
     ls_arena_release(&request->arena);
     *request = (ls_serve_request){0};
 }

@@ -17,9 +17,10 @@
 
 /*
  * The calls as a list in OpenAI's form, without ids: `type`, `function` with `name` and
- * `arguments`, a text of JSON. NULL when the text is in none of the forms. content_bytes_out: of
- * the text before the first call.
+ * `arguments`, a text of JSON. NULL when the text is in none of the forms, or a name is none of
+ * those in `tools`, a list as requests have it. content_bytes_out: of the text before the first
+ * call.
  */
-json_t *ls_tool_calls_find(const char *text, size_t bytes, size_t *content_bytes_out);
+json_t *ls_tool_calls_find(const json_t *tools, const char *text, size_t bytes, size_t *content_bytes_out);
 
 #endif

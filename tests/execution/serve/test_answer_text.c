@@ -145,7 +145,10 @@ static void token_name_is_unique(void **state)
 static void expect_calls(const char *text, const char *calls, size_t content)
 {
     size_t bytes = 999;
-    json_t *found = ls_tool_calls_find(text, strlen(text), &bytes);
+    json_t *tools = json_pack("[{s:s, s:{s:s}}, {s:s}]", "type", "function", "function", "name", "f", "name",
+                              "g"); /* in the form of the API, and flat */
+    json_t *found = ls_tool_calls_find(tools, text, strlen(text), &bytes);
+    json_decref(tools);
     if (!calls) {
         assert_null(found);
         assert_int_equal(bytes, 999);
@@ -183,6 +186,9 @@ static void tool_calls_are_found_in_their_forms(void **state)
                                        "[]",
                                        "5",
                                        "{\"name\": 5}",
+                                       "{\"name\": \"Ada\", \"age\": 36}",
+                                       "[{\"name\": \"f\"}, {\"name\": \"Ada\"}]",
+                                       "<tool_call>{\"name\": \"h\"}</tool_call>",
                                        "{\"name\": \"f\", \"arguments\": 5}",
                                        "{\"name\": \"f\"} and more",
                                        "<tool_call>f()</tool_call>",
