@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -298,6 +299,22 @@ static void take_call(json_t *message)
     }
 }
 
+/* OpenAI's weight: 0 for an answer that is not trained, 1 for one that is. */
+static ls_status check_weight(const json_t *message)
+{
+    const json_t *weight = json_object_get(message, "weight");
+    const double value = json_number_value(weight);
+    if (!weight || json_is_null(weight) || (json_is_number(weight) && (value == 0.0 || value == 1.0))) {
+        return LS_OK;
+    }
+    char *text = json_dumps(weight, JSON_ENCODE_ANY | JSON_COMPACT);
+    const ls_status status =
+        ls_fail(LS_ERR_DATA, "the weight is %.40s; it must be the number 0 (not trained) or 1 (trained)",
+                text ? text : "?");
+    free(text);
+    return status;
+}
+
 static ls_status read_message(json_t *message)
 {
     if (!json_is_object(message)) {
@@ -314,6 +331,7 @@ static ls_status read_message(json_t *message)
     LS_TRY(set_role(message, from));
     LS_TRY(set_content(message));
     LS_TRY(check_calls(message));
+    LS_TRY(ls_message_is_answer(message) ? check_weight(message) : LS_OK);
     json_object_del(message, "from");
     json_object_del(message, "value");
     const char *content = json_string_value(json_object_get(message, "content"));
@@ -354,11 +372,28 @@ static json_t *message_of(const char *role, const char *content)
     return json_pack("{s:s, s:s}", "role", role, "content", content);
 }
 
-/* A list under a key; in a table it is text. */
+/* A list or an object under a key; in a table it is text. */
 static json_t *list_of(json_t *record, const char *key)
 {
     parse_member(record, key);
     return json_object_get(record, key);
+}
+
+/* What a record gives its template under a key; NULL if that is absent or empty. */
+static ls_status given_of(json_t *record, const char *key, json_type type, const json_t **given_out)
+{
+    const json_t *value = list_of(record, key);
+    const bool is_empty = !value || json_is_null(value) ||
+                          (json_is_array(value) && !json_array_size(value)) ||
+                          (json_is_string(value) && !json_string_value(value)[0]);
+    const bool is_type = value && json_typeof(value) == type;
+    *given_out = is_type ? value : NULL;
+    return is_type || is_empty
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "`%s` must be %s, or in a table the JSON text of one: chat templates read this key, "
+                         "so correct the value, or rename the key if it means something else",
+                         key, type == JSON_ARRAY ? "a list" : "an object");
 }
 
 static ls_status string_of(const json_t *record, const char *key, const char **string_out)
@@ -410,6 +445,13 @@ static ls_status read_alpaca(json_t *record, json_t *conversations)
         LS_TRY(string_of(record, "output", &output));
         return add_pair(conversations, record, instruction,
                         json_string_value(json_object_get(record, "input")), output);
+    }
+    if (!json_is_array(instances)) {
+        return ls_fail(LS_ERR_DATA,
+                       "the value of `instances` must be a list, or in a table the JSON text of one");
+    }
+    if (json_array_size(instances) == 0) {
+        return ls_fail(LS_ERR_DATA, "`instances` is empty, so the record has no answer");
     }
     size_t i;
     json_array_foreach(instances, i, instance)
@@ -495,10 +537,11 @@ static ls_status read_all(json_t *record, const ls_form_keys *keys, ls_record_fo
         return ls_fail(LS_ERR_DATA, "`tools` must be a list");
     }
     out->tools = json_is_array(tools) && json_array_size(tools) > 0 ? tools : NULL;
-    const json_t *variables = json_object_get(record, "chat_template_kwargs");
-    const json_t *documents = json_object_get(record, "documents");
-    out->variables = json_is_object(variables) ? variables : NULL;
-    out->documents = json_is_array(documents) ? documents : NULL;
+    /* No template sees a prompt that is joined as it is. */
+    if (form != LS_RECORD_PROMPT) {
+        LS_TRY(given_of(record, "chat_template_kwargs", JSON_OBJECT, &out->variables));
+        LS_TRY(given_of(record, "documents", JSON_ARRAY, &out->documents));
+    }
     return LS_OK;
 }
 

@@ -525,8 +525,10 @@ static ls_status make_pair(work *w, const char *prompt, const char *between, con
     if (last != eos && !is_stop(r, last)) {
         LS_TRY(append_ids(&w->ids, &eos, 1));
     }
+    /* The prompt may have been rendered by a template, which writes it. */
+    const bool has_bos = w->ids.count > 0 && w->ids.ids[0] == r->bos;
     mark(&w->ids, r->loss_on == LS_LOSS_ON_ALL ? 0 : given, w->ids.count);
-    LS_TRY(r->bos >= 0 ? append_ids(&w->samples->ids, &r->bos, 1) : LS_OK);
+    LS_TRY(r->bos >= 0 && !has_bos ? append_ids(&w->samples->ids, &r->bos, 1) : LS_OK);
     LS_TRY(append_ids(&w->samples->ids, w->ids.ids, w->ids.count));
     return end_sample(w->samples, w->turn.data, w->turn.bytes);
 }
@@ -692,7 +694,7 @@ static void make_hash(ls_recipe *r, const ls_recipe_options *o)
 {
     char *variables = json_dumps(r->variables, JSON_COMPACT | JSON_SORT_KEYS);
     ls_text text = {0};
-    ls_text_printf(&text, "lockstep recipe 1\nformat %d loss_on %d skip %d\nkeys %s\n%s\n%s\nstops",
+    ls_text_printf(&text, "lockstep recipe 2\nformat %d loss_on %d skip %d\nkeys %s\n%s\n%s\nstops",
                    (int)o->keys.format, (int)o->loss_on, o->skip_bad, o->keys.text,
                    o->keys.prompt ? o->keys.prompt : "", o->keys.completion ? o->keys.completion : "");
     for (size_t i = 0; i < r->stop_count; i++) {

@@ -50,6 +50,19 @@ says 'chats.jsonl:2: the conversation has no answer' 'chats.jsonl:3: the convers
 show 3 chats.jsonl --json --set data.template=chat.jinja
 check 'four problems' python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["problems"]) == 4' "$out"
 
+# In a table, what a template gets besides the messages is JSON text.
+cat > table.csv <<'T'
+question,answer,documents,chat_template_kwargs
+hi,ho,"[{""title"": ""book""}]","{""tone"": ""dry""}"
+hi,ho,,
+hi,ho,a book,
+hi,ho,,tone
+T
+printf '%s' '{{ tone }}{% for d in documents or [] %}({{ d.title }}){% endfor %}' | cat - chat.jinja > table.jinja
+show 3 table.csv --set data.template=table.jinja
+prints 'dry(book)[user] hi'
+says 'table.csv:4: `documents` must be a list' 'table.csv:5: `chat_template_kwargs` must be an object'
+
 cat > run.yaml <<'T'
 name: tune
 model: {layers: 1, heads: 2, width: 32, context: 96}

@@ -10,7 +10,12 @@
 /* ids: 0 <|endoftext|>, 1 the space, 2 to 95 ASCII 33 to 126, 96 the line feed, 97 <s>, 98 <e>. */
 enum { BEGIN = 97, END = 98 };
 
-static ls_status make_tokenizer(ls_tokenizer **tokenizer_out)
+static const char BOS_FIRST[] =
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\","
+    "\"ids\":[97],\"tokens\":[\"<s>\"]}}}";
+
+static ls_status make_tokenizer(const char *post_processor, ls_tokenizer **tokenizer_out)
 {
     ls_text json = {0};
     ls_text_append(&json, "{\"version\":\"1.0\",\"added_tokens\":[");
@@ -25,11 +30,12 @@ static ls_status make_tokenizer(ls_tokenizer **tokenizer_out)
             "\"normalized\":false,\"special\":true}",
             i ? "," : "", added[i].id, added[i].text);
     }
-    ls_text_append(&json,
+    ls_text_printf(&json,
                    "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
-                   "false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
+                   "false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":%s,"
                    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"merges\":[\"a b\"],"
-                   "\"vocab\":{\"<|endoftext|>\":0,\"\xc4\xa0\":1,\"\xc4\x8a\":96,\"ab\":99");
+                   "\"vocab\":{\"<|endoftext|>\":0,\"\xc4\xa0\":1,\"\xc4\x8a\":96,\"ab\":99",
+                   post_processor);
     for (int c = 33; c < 127; c++) {
         ls_text_printf(&json, ",\"%s%c\":%d", c == '"' || c == '\\' ? "\\" : "", c, c - 31);
     }
@@ -49,7 +55,7 @@ static int setup(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     *state = f;
-    return make_tokenizer(&f->tokenizer) == LS_OK ? 0 : -1;
+    return make_tokenizer("null", &f->tokenizer) == LS_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -248,6 +254,17 @@ static void recipe_reads_every_form(void **state)
     assert_non_null(strstr(ls_error_text(), "data.template"));
 }
 
+static void recipe_begins_a_pair_with_one_bos(void **state)
+{
+    fixture *f = *state;
+    ls_tokenizer_destroy(f->tokenizer);
+    f->tokenizer = NULL;
+    assert_int_equal(make_tokenizer(BOS_FIRST, &f->tokenizer), LS_OK);
+    use(f, NULL, LS_LOSS_ON_ASSISTANT);
+    expect(f, "{\"prompt\":\"hi \",\"completion\":\"ho\"}", "|<s>hi [ho<|endoftext|>]");
+    expect(f, "{\"prompt\":\"<s>hi \",\"completion\":\"ho\"}", "|<s>hi [ho<|endoftext|>]");
+}
+
 static void recipe_gives_arguments_of_calls_as_objects(void **state)
 {
     fixture *f = *state;
@@ -267,6 +284,32 @@ static void recipe_gives_arguments_of_calls_as_objects(void **state)
            "message 2: the answer calls the tool `look`, but the template does not write tool calls");
 }
 
+static void recipe_gives_the_template_what_a_table_has_as_text(void **state)
+{
+    fixture *f = *state;
+    use(f,
+        "{{ tone }}{% for d in documents or [] %}({{ d.title }}){% endfor %}{% for m in messages %}<s>{{ "
+        "m.role "
+        "}}\n"
+        "{{ m.content }}<e>\n{% endfor %}{% if add_generation_prompt %}<s>assistant\n{% endif %}",
+        LS_LOSS_ON_ASSISTANT);
+    static const char wanted[] = "|dry(d)<s>user\nhi<e>\n<s>assistant\n[ho<e>\n]";
+    expect(f,
+           "{\"question\":\"hi\",\"answer\":\"ho\",\"documents\":[{\"title\":\"d\"}],"
+           "\"chat_template_kwargs\":{\"tone\":\"dry\"}}",
+           wanted);
+    expect(f,
+           "{\"question\":\"hi\",\"answer\":\"ho\",\"documents\":\"[{\\\"title\\\":\\\"d\\\"}]\","
+           "\"chat_template_kwargs\":\"{\\\"tone\\\":\\\"dry\\\"}\"}",
+           wanted);
+    expect(f, "{\"question\":\"hi\",\"answer\":\"ho\",\"documents\":\"\",\"chat_template_kwargs\":null}",
+           "|<s>user\nhi<e>\n<s>assistant\n[ho<e>\n]");
+    refuse(f, "{\"question\":\"hi\",\"answer\":\"ho\",\"documents\":\"a book\"}",
+           "`documents` must be a list");
+    refuse(f, "{\"question\":\"hi\",\"answer\":\"ho\",\"chat_template_kwargs\":\"{tone\"}",
+           "`chat_template_kwargs` must be an object");
+}
+
 static void recipe_refuses_what_cannot_be_learned(void **state)
 {
     fixture *f = *state;
@@ -282,6 +325,12 @@ static void recipe_refuses_what_cannot_be_learned(void **state)
            "of type image_url");
     refuse(f, "{\"messages\":[" U("hi") ",{\"role\":\"assistant\",\"content\":\"ho\",\"weight\":0}]}",
            "weight of every");
+    refuse(f, "{\"messages\":[" U("hi") ",{\"role\":\"assistant\",\"content\":\"ho\",\"weight\":\"0\"}]}",
+           "message 2: the weight is \"0\"; it must be the number 0");
+    refuse(f, "{\"messages\":[" U("hi") ",{\"role\":\"assistant\",\"content\":\"ho\",\"weight\":false}]}",
+           "the weight is false");
+    refuse(f, "{\"instruction\":\"hi\",\"instances\":[]}", "no answer");
+    refuse(f, "{\"instruction\":\"hi\",\"instances\":\"[{\"}", "`instances` must be a list");
     refuse(f, "{\"prompt\":\"hi\",\"completion\":\"\"}", "the completion is empty");
     refuse(f, "{\"question\":\"hi\",\"answer\":null}", "the value of `answer` must be a string, and is null");
     refuse(f, "{\"chosen\":\"a\",\"rejected\":\"b\"}", "a chosen and a rejected answer");
@@ -359,7 +408,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(recipe_keeps_tokens_apart_at_a_boundary, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_forgives_white_space_after_a_prompt, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_reads_every_form, setup, teardown),
+        cmocka_unit_test_setup_teardown(recipe_begins_a_pair_with_one_bos, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_gives_arguments_of_calls_as_objects, setup, teardown),
+        cmocka_unit_test_setup_teardown(recipe_gives_the_template_what_a_table_has_as_text, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_refuses_what_cannot_be_learned, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_needs_an_end_that_is_trained, setup, teardown),
         cmocka_unit_test_setup_teardown(recipe_hash_covers_what_decides, setup, teardown),
