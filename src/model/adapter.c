@@ -135,6 +135,32 @@ static ls_status check_plain(const json_t *root, const char *name)
     return LS_OK;
 }
 
+/* PEFT changes the base's weights when it begins or loads an adapter with any other value (pissa,
+ * olora, corda, loftq, ...), so that the adapter belongs to weights that no file has. */
+static ls_status check_init(const json_t *root, const char *name)
+{
+    static const char *const allowed[] = {"gaussian", "eva", "orthogonal"};
+    const json_t *value = json_object_get(root, "init_lora_weights");
+    bool is_allowed = !value || json_is_null(value) || json_is_boolean(value);
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed && !is_allowed; i++) {
+        is_allowed = json_is_string(value) && strcmp(json_string_value(value), allowed[i]) == 0;
+    }
+    if (is_allowed) {
+        return LS_OK;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    const ls_status status = ls_fail(
+        LS_ERR_UNSUPPORTED,
+        "%s: init_lora_weights is %.60s, with which PEFT changes the weights of the base model too, so the "
+        "adapter does not fit the base as it is: save it with PEFT's "
+        "path_initial_model_for_weight_conversion, "
+        "or merge it into its base model there (merge_and_unload); lockstep can use adapters in which it is "
+        "true, false, \"gaussian\", \"eva\", \"orthogonal\" or absent",
+        name, text ? text : "?");
+    free(text);
+    return status;
+}
+
 static ls_status read_numbers(const json_t *root, const char *name, ls_adapter *adapter)
 {
     uint64_t rank = 0;
@@ -152,6 +178,7 @@ static ls_status read_config(ls_arena *arena, const json_t *root, const char *na
         return ls_fail(LS_ERR_DATA, "%s: must be a JSON object, as the library peft writes it", name);
     }
     LS_TRY(check_plain(root, name));
+    LS_TRY(check_init(root, name));
     LS_TRY(read_numbers(root, name, adapter));
     const char *base = "";
     if (!json_is_null(json_object_get(root, "base_model_name_or_path"))) {

@@ -504,6 +504,8 @@ static void adapter_config_refuses_what_is_not_plain_lora(void **state)
         {"{\"r\": 8, \"rank_pattern\": {\"q_proj\": 4}}", "rank_pattern"},
         {"{\"r\": 8, \"bias\": \"all\"}", "bias is \"all\""},
         {"{\"r\": 8, \"modules_to_save\": [\"lm_head\"]}", "modules_to_save"},
+        {"{\"r\": 8, \"init_lora_weights\": \"pissa_niter_16\"}", "init_lora_weights is \"pissa_niter_16\""},
+        {"{\"r\": 8, \"init_lora_weights\": \"olora\"}", "path_initial_model_for_weight_conversion"},
         {"{\"r\": 0}", "r"},
         {"{\"r\": 8, \"lora_alpha\": -1}", "lora_alpha"},
         {"[]", "must be a JSON object"},
@@ -525,6 +527,13 @@ static void adapter_config_refuses_what_is_not_plain_lora(void **state)
     assert_true(adapter.rslora);
     assert_string_equal(base, "x");
     assert_float_equal(ls_adapter_scale(&adapter), 16.0 / sqrt(8.0), 1e-6);
+    static const char *const inits[] = {"true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\""};
+    for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "{\"r\": 8, \"init_lora_weights\": %s}", inits[i]);
+        assert_int_equal(ls_adapter_config_parse(&arena, text, strlen(text), "a.json", &adapter, &base),
+                         LS_OK);
+    }
     ls_arena_release(&arena);
 }
 
