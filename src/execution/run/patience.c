@@ -5,6 +5,10 @@
 
 bool ls_patience_add(ls_patience *p, uint64_t step, double val_loss)
 {
+    if (step <= p->last_step) {
+        return false;
+    }
+    p->last_step = step;
     const bool falls = val_loss < p->best_loss && p->best_loss - val_loss >= p->min_delta;
     if (!isfinite(val_loss) || (p->best_step > 0 && !falls)) {
         p->waited++;

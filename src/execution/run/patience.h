@@ -21,11 +21,12 @@ typedef struct ls_patience {
     /* the last evaluation that improved; best_step 0: none */
     double best_loss;
     uint64_t best_step;
-    uint64_t waited; /* evaluations since */
+    uint64_t waited;    /* evaluations since */
+    uint64_t last_step; /* of the last evaluation that was added; 0: none */
 } ls_patience;
 
 /* Returns whether the evaluation after `step` steps (>= 1) improved. A loss that is not finite does
- * not. */
+ * not. A step that is not after the last one was counted before, and is ignored. */
 bool ls_patience_add(ls_patience *patience, uint64_t step, double val_loss);
 
 bool ls_patience_is_over(const ls_patience *patience);

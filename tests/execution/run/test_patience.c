@@ -34,10 +34,27 @@ static void patience_is_over_after_so_many_without_improvement(void **state)
     }
 }
 
+/* An evaluation that is read from the log and made again after a resume is one evaluation. */
+static void patience_counts_a_step_once(void **state)
+{
+    (void)state;
+    ls_patience p = {.limit = 2};
+    assert_true(ls_patience_add(&p, 10, 3.0));
+    for (int i = 0; i < 5; i++) {
+        assert_false(ls_patience_add(&p, 20, NAN));
+        assert_false(ls_patience_add(&p, 10, 2.0));
+    }
+    assert_int_equal(p.waited, 1);
+    assert_int_equal(p.best_step, 10);
+    assert_false(ls_patience_is_over(&p));
+    assert_true(ls_patience_add(&p, 30, 2.0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patience_is_over_after_so_many_without_improvement),
+        cmocka_unit_test(patience_counts_a_step_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
