@@ -216,10 +216,10 @@ static ls_status count_files(ls_record_set *set)
         set->file_starts[f + 1] = set->file_starts[f] + o->files[f].document_count;
     }
     const uint64_t total = set->file_starts[o->file_count];
-    return total <= SAMPLES_MAX - o->first_record
+    return o->first_record <= SAMPLES_MAX && total <= SAMPLES_MAX - o->first_record
                ? LS_OK
                : ls_fail(LS_ERR_INVALID, "there are %llu samples of records; at most %llu are allowed",
-                         (ull)total, (ull)SAMPLES_MAX);
+                         (ull)(o->first_record + total), (ull)SAMPLES_MAX);
 }
 
 static ls_status make(ls_record_set *set)

@@ -3,6 +3,7 @@
 #include "scratch.h"
 
 #include "data/dataset.h"
+#include "data/record_set.h"
 
 typedef struct fixture {
     scratch s;
@@ -339,9 +340,20 @@ static void records_of_tables_and_packed_files_are_read(void **state)
     assert_int_equal(ls_dataset_samples(f->dataset, LS_SPLIT_TRAIN), 2);
 }
 
+static void records_have_numbers_that_fit(void **state)
+{
+    (void)state;
+    const ls_record_set_options options = {.context = 8, .first_record = (uint64_t)INT32_MAX + 1};
+    ls_record_set *set = NULL;
+    assert_int_equal(ls_record_set_create(&options, &set), LS_ERR_INVALID);
+    assert_null(set);
+    assert_non_null(strstr(ls_error_text(), "there are 2147483648 samples of records"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_have_numbers_that_fit),
         cmocka_unit_test_setup_teardown(records_are_in_one_window_each, setup, teardown),
         cmocka_unit_test_setup_teardown(records_change_company_in_each_epoch, setup, teardown),
         cmocka_unit_test_setup_teardown(records_are_held_out_whole, setup, teardown),
