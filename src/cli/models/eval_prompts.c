@@ -71,8 +71,9 @@ static ls_status read_prompt(const ls_invocation *invocation, const ls_prompt_ma
 {
     const eval_settings *settings = invocation->settings;
     ls_quiz_question *question = ls_arena_new(invocation->arena, ls_quiz_question, 1);
-    *quiz = (ls_quiz){.path = "", .items = question, .count = 1, .has_specials = !maker};
+    *quiz = (ls_quiz){.path = "", .items = question, .count = 1, .has_specials = true};
     question->prompt = settings->prompt;
+    question->is_rendered = maker != NULL;
     if (!maker) {
         return LS_OK;
     }

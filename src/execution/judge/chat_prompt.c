@@ -41,17 +41,18 @@ void ls_chat_prompt_close(ls_chat_prompt *prompt)
 
 static ls_status make(void *context, ls_arena *arena, json_t *record, json_t *prompt, const char **text_out)
 {
-    static const char *const passed[] = {"tools", "documents"};
     const ls_chat_prompt *p = context;
     json_t *messages = json_is_string(prompt) ? json_pack("[{s:s, s:O}]", "role", "user", "content", prompt)
                                               : json_incref(prompt);
     json_t *variables = json_copy(p->variables);
     json_object_set_new(variables, "messages", messages);
-    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
-        json_t *value = json_object_get(record, passed[i]);
-        if (value) {
-            json_object_set(variables, passed[i], value);
-        }
+    json_t *tools = json_object_get(record, "tools"), *documents = json_object_get(record, "documents");
+    json_t *further = json_object_get(record, "chat_template_kwargs");
+    const bool has_tools = tools && !(json_is_array(tools) && json_array_size(tools) == 0);
+    json_object_set(variables, "tools", has_tools ? tools : json_null());
+    json_object_set(variables, "documents", json_is_array(documents) ? documents : json_null());
+    if (json_is_object(further)) {
+        json_object_update(variables, further);
     }
     ls_text text = {0};
     const ls_status status = ls_chat_template_render(p->template, variables, &text);

@@ -18,8 +18,9 @@ LS_MUST_CHECK ls_status ls_chat_prompt_open(const ls_template_source *source, co
                                             ls_chat_prompt **prompt_out);
 void ls_chat_prompt_close(ls_chat_prompt *prompt);
 
-/* Renders messages with add_generation_prompt, and the record's tools and documents. A string is
- * the user's message. The result borrows `prompt`. */
+/* Renders messages with add_generation_prompt and the record's tools, documents and
+ * chat_template_kwargs, as for training. A string is the user's message. The result borrows
+ * `prompt`. */
 ls_prompt_maker ls_chat_prompt_maker(ls_chat_prompt *prompt);
 
 #endif

@@ -31,10 +31,13 @@ static ls_status fail_at(ls_status status, const ls_quiz *quiz, const ls_quiz_qu
                                                 : status;
 }
 
-static ls_status encode(judge *j, const char *text, size_t bytes, ls_token_buffer *ids)
+static ls_status encode(judge *j, const ls_quiz_question *q, const char *text, size_t bytes,
+                        ls_token_buffer *ids)
 {
+    const ls_tokenizer *tokenizer = j->model->tokenizer;
     ids->count = 0;
-    return ls_tokenizer_encode(j->model->tokenizer, j->scratch, text, bytes, j->has_specials, ids);
+    return q->is_rendered ? ls_tokenizer_encode_marked(tokenizer, j->scratch, text, bytes, ids)
+                          : ls_tokenizer_encode(tokenizer, j->scratch, text, bytes, j->has_specials, ids);
 }
 
 /* Puts a token before a text that begins with its ending: the one texts begin with, else the one
@@ -92,8 +95,8 @@ static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending
 {
     const char *prompt = q->prompts ? q->prompts[ending] : q->prompt;
     const char *text = ls_arena_printf(j->arena, "%s%s", prompt, q->endings[ending]);
-    LS_TRY(encode(j, prompt, trimmed_bytes(prompt), &j->prompt));
-    LS_TRY(encode(j, text, strlen(text), &j->whole));
+    LS_TRY(encode(j, q, prompt, trimmed_bytes(prompt), &j->prompt));
+    LS_TRY(encode(j, q, text, strlen(text), &j->whole));
     size_t first = ls_min_u64(j->prompt.count, j->whole.count - 1), skipped = 0;
     if (first == 0 || j->prompt.count == 0) {
         LS_TRY(add_first_token(j, &j->whole));
@@ -193,7 +196,7 @@ static ls_status decode_answer(judge *j, writer *w)
 
 static ls_status encode_prompt(judge *j, const ls_quiz_question *q)
 {
-    LS_TRY(encode(j, q->prompt, strlen(q->prompt), &j->prompt));
+    LS_TRY(encode(j, q, q->prompt, strlen(q->prompt), &j->prompt));
     return j->prompt.count > 0 ? LS_OK : add_first_token(j, &j->prompt);
 }
 

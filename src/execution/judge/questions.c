@@ -52,35 +52,39 @@ const char *ls_question_text(ls_arena *arena, const json_t *value)
     }
 }
 
+ls_quiz_question *ls_question_add(const ls_question_line *line, ls_quiz *quiz)
+{
+    if (quiz->count == quiz->capacity) {
+        quiz->capacity = quiz->capacity ? 2 * quiz->capacity : 64;
+        ls_quiz_question *items = ls_arena_new(line->arena, ls_quiz_question, quiz->capacity);
+        if (quiz->count > 0) {
+            memcpy(items, quiz->items, quiz->count * sizeof *items);
+        }
+        quiz->items = items;
+    }
+    ls_quiz_question *question = &quiz->items[quiz->count++];
+    *question = (ls_quiz_question){.line = line->number};
+    return question;
+}
+
 static ls_status read_line(ls_arena *arena, const ls_jsonl_line *line, ls_question_reader read, void *context,
-                           ls_quiz_question *question)
+                           ls_quiz *questions)
 {
     const char *name = ls_arena_printf(arena, "%s:%llu", line->path, (ull)line->number);
     json_t *root = NULL;
     LS_TRY(ls_jsonl_check(line));
     LS_TRY(ls_json_parse(line->data, line->bytes, name, &root));
     const ls_question_line given = {arena, line->path, line->number, root};
-    question->line = line->number;
     const ls_status status = json_is_object(root)
-                                 ? read(context, &given, question)
+                                 ? read(context, &given, questions)
                                  : ls_fail(LS_ERR_DATA, "%s: the line is not a JSON object", name);
     json_decref(root);
     return status;
 }
 
-static size_t count_lines(const ls_file_map *map)
-{
-    size_t lines = 1;
-    for (size_t i = 0; i < map->bytes; i++) {
-        lines += map->data[i] == '\n';
-    }
-    return lines;
-}
-
 static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_reader read, void *context,
                           ls_quiz *questions)
 {
-    questions->items = ls_arena_new(arena, ls_quiz_question, count_lines(map));
     ls_jsonl_line line = {.path = questions->path, .data = (const char *)map->data};
     for (size_t at = 0; at < map->bytes; at += line.bytes + 1) {
         line.number++;
@@ -88,8 +92,7 @@ static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_r
         const char *end = memchr(line.data, '\n', map->bytes - at);
         line.bytes = end ? (size_t)(end - line.data) : map->bytes - at;
         if (!ls_jsonl_is_blank(line.data, line.bytes)) {
-            LS_TRY(read_line(arena, &line, read, context, &questions->items[questions->count]));
-            questions->count++;
+            LS_TRY(read_line(arena, &line, read, context, questions));
         }
     }
     return questions->count > 0 ? LS_OK : ls_fail(LS_ERR_DATA, "%s has no records", questions->path);
@@ -117,7 +120,6 @@ static const char *const usual_keys[] = {"messages",    "conversations", "prompt
 typedef struct records_reader {
     const ls_quiz_keys *keys;
     const char *prompt_key; /* found in the first record, then the same for all */
-    bool is_made;           /* by the prompt maker */
 } records_reader;
 
 static const char *find_prompt_key(const records_reader *reader, const ls_question_line *line)
@@ -148,48 +150,72 @@ static const char *join(ls_arena *arena, const json_t *messages)
     return joined;
 }
 
-/* Messages up to the assistant's last one, which is the answer that is expected. */
-static ls_status read_messages(records_reader *reader, const ls_question_line *line,
-                               const ls_conversation *conversation, ls_quiz_question *question)
+/* The text of a prompt by the template. */
+static ls_status render(const records_reader *reader, const ls_question_line *line, json_t *prompt,
+                        ls_quiz_question *question)
 {
     const ls_prompt_maker *maker = reader->keys->maker;
-    json_t *messages = json_array_get(conversation->conversations, 0);
-    const size_t last = json_array_size(messages) - 1;
-    const json_t *content = json_object_get(json_array_get(messages, last), "content");
-    question->expected =
-        ls_arena_strdup(line->arena, json_is_string(content) ? json_string_value(content) : "");
-    json_array_remove(messages, last);
-    if (maker) {
-        reader->is_made = true;
-        return maker->make(maker->context, line->arena, line->record, messages, &question->prompt);
+    question->is_rendered = true;
+    return maker->make(maker->context, line->arena, line->record, prompt, &question->prompt);
+}
+
+/* Takes the expected answer off the end of a conversation: the assistant's last message, with what
+ * follows it. A label is the answer to a conversation that ends with another message. */
+static const char *take_answer(const records_reader *reader, ls_arena *arena, json_t *messages)
+{
+    size_t last = json_array_size(messages) - 1;
+    if (reader->keys->label[0] && !ls_message_is_answer(json_array_get(messages, last))) {
+        return NULL;
     }
-    if (!conversation->may_join) {
+    while (last > 0 && !ls_message_is_answer(json_array_get(messages, last))) {
+        json_array_remove(messages, last--);
+    }
+    const json_t *content = json_object_get(json_array_get(messages, last), "content");
+    const char *answer = ls_arena_strdup(arena, json_is_string(content) ? json_string_value(content) : "");
+    json_array_remove(messages, last);
+    return answer;
+}
+
+static ls_status read_messages(const records_reader *reader, const ls_question_line *line,
+                               const ls_conversation *conversation, ls_quiz *questions)
+{
+    size_t i;
+    json_t *messages;
+    if (!reader->keys->maker && !conversation->may_join) {
         return ls_fail(LS_ERR_DATA,
                        "the prompt is a list of messages, and the model has no chat template: give "
                        "one with --template FILE");
     }
-    question->prompt = join(line->arena, messages);
+    json_array_foreach(conversation->conversations, i, messages)
+    {
+        ls_quiz_question *question = ls_question_add(line, questions);
+        question->expected = take_answer(reader, line->arena, messages);
+        if (reader->keys->maker) {
+            LS_TRY(render(reader, line, messages, question));
+        } else {
+            question->prompt = join(line->arena, messages);
+        }
+    }
     return LS_OK;
 }
 
 /* A prompt and its completion, which training joins as they are. */
-static ls_status read_pair(records_reader *reader, const ls_question_line *line,
-                           const ls_conversation *conversation, ls_quiz_question *question)
+static ls_status read_pair(const records_reader *reader, const ls_question_line *line,
+                           const ls_conversation *conversation, ls_quiz *questions)
 {
     const ls_quiz_keys *keys = reader->keys;
+    ls_quiz_question *question = ls_question_add(line, questions);
     question->prompt = ls_arena_strdup(line->arena, conversation->prompt);
     question->expected = ls_arena_strdup(line->arena, conversation->completion);
     if (!keys->maker || !keys->makes_all) {
         return LS_OK;
     }
-    reader->is_made = true;
-    json_t *prompt = json_object_get(line->record, "prompt");
-    return keys->maker->make(keys->maker->context, line->arena, line->record, prompt, &question->prompt);
+    return render(reader, line, json_object_get(line->record, "prompt"), question);
 }
 
 /* Reads a record as training would, if it has one of the forms of training. */
-static ls_status read_trained(records_reader *reader, const ls_question_line *line,
-                              ls_quiz_question *question, bool *is_read_out)
+static ls_status read_trained(const records_reader *reader, const ls_question_line *line, ls_quiz *questions,
+                              bool *is_read_out)
 {
     static const ls_form_keys keys = {.text = "text"};
     ls_record_form form = LS_RECORD_TEXT;
@@ -207,19 +233,20 @@ static ls_status read_trained(records_reader *reader, const ls_question_line *li
     }
     if (status == LS_OK) {
         *is_read_out = true;
-        status = conversation.prompt ? read_pair(reader, line, &conversation, question)
-                                     : read_messages(reader, line, &conversation, question);
+        status = conversation.prompt ? read_pair(reader, line, &conversation, questions)
+                                     : read_messages(reader, line, &conversation, questions);
         ls_conversation_release(&conversation);
     }
     return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
 }
 
 /* The text under the prompt's key, or what the template makes of a list of messages. */
-static ls_status read_prompt(records_reader *reader, const ls_question_line *line, ls_quiz_question *question)
+static ls_status read_prompt(const records_reader *reader, const ls_question_line *line, ls_quiz *questions)
 {
     const ls_quiz_keys *keys = reader->keys;
     json_t *value = json_object_get(line->record, reader->prompt_key);
     const bool is_list = json_is_array(value);
+    ls_quiz_question *question = ls_question_add(line, questions);
     if (is_list && !keys->maker) {
         return ls_fail(LS_ERR_DATA,
                        "%s:%llu: the prompt is a list of messages, and the model has no chat "
@@ -227,9 +254,7 @@ static ls_status read_prompt(records_reader *reader, const ls_question_line *lin
                        line->path, (ull)line->number);
     }
     if (is_list || (value && keys->maker && keys->makes_all)) {
-        reader->is_made = true;
-        const ls_status status =
-            keys->maker->make(keys->maker->context, line->arena, line->record, value, &question->prompt);
+        const ls_status status = render(reader, line, value, question);
         return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
     }
     question->prompt = value ? ls_question_text(line->arena, value) : NULL;
@@ -240,26 +265,28 @@ static ls_status read_prompt(records_reader *reader, const ls_question_line *lin
     return LS_OK;
 }
 
-static ls_status read_record(void *context, const ls_question_line *line, ls_quiz_question *question)
+static ls_status read_record(void *context, const ls_question_line *line, ls_quiz *questions)
 {
     records_reader *reader = context;
-    const char *label_key = reader->keys->label;
+    const char *label_key = reader->keys->label, *label = NULL;
     if (!reader->prompt_key) {
         reader->prompt_key = find_prompt_key(reader, line);
     }
     bool is_read = false;
     if (label_key[0]) { /* before the record is changed */
-        const json_t *label = json_object_get(line->record, label_key);
-        question->expected = label ? ls_question_text(line->arena, label) : NULL;
-        if (!question->expected || !question->expected[0]) {
+        const json_t *value = json_object_get(line->record, label_key);
+        label = value ? ls_question_text(line->arena, value) : NULL;
+        if (!label || !label[0]) {
             return ls_question_without(line, label_key,
                                        "a text or a number (--label names the key of the label)");
         }
     }
-    const char *label = question->expected;
-    LS_TRY(read_trained(reader, line, question, &is_read));
-    LS_TRY(is_read ? LS_OK : read_prompt(reader, line, question));
-    question->expected = label ? label : question->expected;
+    const size_t first = questions->count;
+    LS_TRY(read_trained(reader, line, questions, &is_read));
+    LS_TRY(is_read ? LS_OK : read_prompt(reader, line, questions));
+    for (size_t i = first; i < questions->count && label; i++) {
+        questions->items[i].expected = label;
+    }
     return LS_OK;
 }
 
@@ -366,7 +393,7 @@ ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_
     LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;
-    questions.has_specials = !reader.is_made;
+    questions.has_specials = true;
     if (keys->choice_count > 0) {
         LS_TRY(check_labels(&questions));
         LS_TRY(set_choices(arena, keys, &questions));

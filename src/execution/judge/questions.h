@@ -47,15 +47,17 @@ typedef struct ls_quiz_question {
     size_t right;
     /* the label or answer of the record; NULL for a record without one */
     const char *expected;
+    /* A chat template wrote `prompt`: special tokens in it are those tokens, and none is added. */
+    bool is_rendered;
 } ls_quiz_question;
 
 typedef struct ls_quiz {
     const char *path;
     ls_quiz_question *items;
-    size_t count;
+    size_t count, capacity;
     const char *form; /* of a task: "hellaswag", ... */
-    /* What the tokenizer puts before a text (bos) goes before a prompt. False: a template has
-     * written it, or the task has none. */
+    /* What the tokenizer puts before a text (bos) goes before a prompt that no template wrote. False
+     * for a task. */
     bool has_specials;
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
@@ -84,8 +86,9 @@ typedef struct ls_quiz_keys {
 } ls_quiz_keys;
 
 /*
- * Reads labelled or answered records. The last answer of a conversation is not part of its
- * prompt. With choices, each record's label must be one of them; the
+ * Reads labelled or answered records. The last answer of a conversation and what follows it are not
+ * part of its prompt; with a label, a conversation that does not end with an answer is the prompt. A
+ * record of several conversations gives a question for each. With choices, each record's label must be one of them; the
  * endings of all questions are then one list, in the order of the choices.
  *
  * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
@@ -113,8 +116,11 @@ typedef struct ls_question_line {
     json_t *record;
 } ls_question_line;
 
-typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line,
-                                        ls_quiz_question *question_out);
+/* Adds the questions of a line to the quiz. */
+typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line, ls_quiz *quiz);
+
+/* Adds a question of the line, valid until the next one is added. */
+ls_quiz_question *ls_question_add(const ls_question_line *line, ls_quiz *quiz);
 
 /* Reads all lines of a file that are not blank. Errors: those of `read`; LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read,

@@ -310,7 +310,7 @@ static const struct task_form *find_form(const char *name, const json_t *record)
     return NULL;
 }
 
-static ls_status read_task_line(void *context, const ls_question_line *line, ls_quiz_question *question)
+static ls_status read_task_line(void *context, const ls_question_line *line, ls_quiz *questions)
 {
     task_reader *reader = context;
     if (!reader->form) {
@@ -322,6 +322,7 @@ static ls_status read_task_line(void *context, const ls_question_line *line, ls_
             "a list of texts, nor the keys of hellaswag, arc, piqa, winogrande, lambada "
             "or mmlu");
     }
+    ls_quiz_question *question = ls_question_add(line, questions);
     LS_TRY(reader->form->read(line, question));
     question->expected = question->endings[question->right];
     return LS_OK;

@@ -18,7 +18,7 @@ with open("tasks.jsonl", "w") as f:
     f.writelines(json.dumps({"ctx": f"What colour is the {k}?", "endings": colours, "label": str(colours.index(things[k]))}) + "\n" for k in some(30))
 PY
 write_run tiny.yaml
-train() { "$LOCKSTEP" train tiny.yaml --json --set model.context=64 --set train.steps="$2" --set train.schedule.warmup_steps=0 --set eval.every_steps=0 --set checkpoint.every_steps=1000 --run-dir "$1"; }
+train() { "$LOCKSTEP" train tiny.yaml --json --set model.context=64 --set train.steps="$2" --set train.schedule.warmup_steps=0 --set eval.every_steps=0 --set checkpoint.every_steps=1000 --run-dir "$1" "${@:3}"; }
 expect 0 train trained 300
 expect 0 train fresh 1
 
@@ -82,6 +82,26 @@ same "an instruction with its input" "$(python3 -c 'import json, sys; a = json.l
 printf '{"prompt": "What colour is the sea?", "completion": " blue"}\n' >forms.jsonl
 expect 0 "$LOCKSTEP" eval trained --records forms.jsonl --max-tokens 5 --json
 same "a prompt and its completion" "$(field "$out" accuracy exact)" "1.0 1.0"
+
+# Each conversation of a record is asked, up to its last answer, as the template and the record want it.
+asked() { "$LOCKSTEP" eval fresh trained --side-by-side --records forms.jsonl --max-tokens 2 --json "$@" | python3 -c 'import json, sys
+for a in json.load(sys.stdin)["answers"]: print(repr(a["prompt"]), a["expected"])'; }
+printf '{"instruction": "Add", "instances": [{"input": "1 1", "output": "2"}, {"input": "2 2", "output": "4"}]}\n' >forms.jsonl
+same "two instances" "$(asked)" "$(printf "'Add\\\\n1 1\\\\n' 2\n'Add\\\\n2 2\\\\n' 4")"
+cat >forms.jsonl <<'JSON'
+{"messages": [{"role": "user", "content": "sea?"}, {"role": "assistant", "content": "blue"}, {"role": "user", "content": "Ta"}], "mood": "kind", "chat_template_kwargs": {"mood": "calm"}}
+JSON
+echo "{{ mood }}{% for m in messages %}|{{ m.content }}{% endfor %}{{ tools is none }}" >all.jinja
+same "no answer in the prompt" "$(asked --template all.jinja)" "'calm|sea?True' blue"
+same "a label answers the whole conversation" "$(asked --template all.jinja --label mood)" "'calm|sea?|blue|TaTrue' kind"
+
+# Special tokens that a template writes are those tokens, also for a tokenizer.model.
+expect 0 train marked 1 --set tokenizer.kind=file --set tokenizer.file="$LS_SOURCE_DIR/tests/golden/tokenizers/plain.model"
+echo "<s>{{ messages[0]['content'] }}" >marked.jinja
+expect 0 "$LOCKSTEP" eval marked --records records.jsonl --prompt-field question --label answer --choices auto --json --limit 3
+plain=$(field "$out" log_probability)
+expect 0 "$LOCKSTEP" eval marked --records records.jsonl --prompt-field question --label answer --choices auto --json --limit 3 --template marked.jinja
+same "the first token by a template" "$(field "$out" log_probability)" "$plain"
 
 # ---- wrong input ----
 
