@@ -412,9 +412,10 @@ static void mark_documents(const ls_stream *stream, uint64_t begin, size_t count
     }
 }
 
-/* Window `window` of a stream. One at the end that is not full is padded. */
+/* Window `window` of a stream. One at the end that is not full is padded. record: of all of it,
+ * without document masks. */
 static ls_status read_window(const ls_dataset *dataset, const ls_stream *stream, uint64_t window,
-                             const ls_sample *sample)
+                             uint64_t record, const ls_sample *sample)
 {
     const size_t context = dataset->context;
     const uint64_t begin = window * context, left = stream->token_count - 1 - begin;
@@ -423,7 +424,7 @@ static ls_status read_window(const ls_dataset *dataset, const ls_stream *stream,
     memcpy(sample->targets, sample->tokens + 1, (count - 1) * sizeof *sample->tokens);
     LS_TRY(ls_stream_read(stream, begin + count, 1, sample->targets + count - 1));
     fill(sample->first, 0, count, 0);
-    fill(sample->record, 0, count, (int32_t)(window & INT32_MAX));
+    fill(sample->record, 0, count, (int32_t)(record & INT32_MAX));
     if (dataset->document_masks) {
         mark_documents(stream, begin, count, sample);
     }
@@ -443,7 +444,8 @@ ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t 
         if (position >= text_windows) {
             return ls_dataset_read_held_out(dataset, position - text_windows, sample);
         }
-        return read_window(dataset, &dataset->validation, position, sample);
+        /* by its first token, as the sources divide the stream (ls_dataset_validation_end) */
+        return read_window(dataset, &dataset->validation, position, position * dataset->context, sample);
     }
     const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
     const ls_dataset_part *s = &dataset->sources[draw.source];
@@ -451,7 +453,7 @@ ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t 
         const ls_record_shuffle shuffle = {.seed = seed, .epoch = draw.epoch, .source = draw.source};
         return ls_record_set_read(s->records, &shuffle, draw.window, sample);
     }
-    return read_window(dataset, &s->stream, draw.window, sample);
+    return read_window(dataset, &s->stream, draw.window, draw.window, sample);
 }
 
 bool ls_dataset_has_documents(const ls_dataset *dataset)

@@ -163,8 +163,8 @@ enum { LS_NO_TARGET = -1, LS_NO_RECORD = -1 };
  *             sees [first[i], i], and i's position is i - first[i]. 0 everywhere unless
  *             ls_dataset_has_documents. Never falls. May be NULL: not wanted
  *   record    for position i, a number below 2^31 that names its record within its source; for
- *             text, where its document begins in the stream, or without document_masks the window.
- *             May be NULL: not wanted
+ *             text, where its document begins in the stream, or without document_masks the window's
+ *             number, and where it begins for validation. May be NULL: not wanted
  *
  * Padding is a record of its own, LS_NO_RECORD, without targets.
  */

@@ -328,6 +328,11 @@ static void dataset_sample_makes_documents_records(void **state)
     assert_false(ls_dataset_has_documents(d));
     assert_int_equal(ls_dataset_samples(d, LS_SPLIT_VALIDATION), 2);
     strcpy(plain, ls_dataset_hash(d));
+    int32_t rows[4][5];
+    assert_int_equal(
+        ls_dataset_sample(d, LS_SPLIT_VALIDATION, 0, 1, &(ls_sample){rows[0], rows[1], rows[2], rows[3]}),
+        LS_OK);
+    assert_int_equal(rows[3][4], 5); /* numbered as the sources divide the stream, by tokens */
     ls_dataset_close(d);
 
     options.document_masks = true;
