@@ -80,8 +80,7 @@ static uint32_t file_type(ls_gguf_quant quant)
     return numbers[quant];
 }
 
-/* The positions for which llama.cpp computes what we do. */
-static int64_t usable_context(const ls_model_config *config, ls_gguf_notes *notes)
+int64_t ls_gguf_context(const ls_model_config *config, ls_gguf_notes *notes)
 {
     int64_t context = config->context;
     const ls_rope_scaling *scaling = &config->rope_scaling;
@@ -133,7 +132,7 @@ ls_status ls_gguf_model_keys(ls_gguf *gguf, const ls_model_config *config, ls_gg
     ls_gguf_add_u32(gguf, "general.quantization_version", 2);
     ls_gguf_add_u32(gguf, "general.file_type", file_type(quant));
     ls_gguf_add_u32(gguf, of(c, "block_count").text, (uint32_t)c->layers);
-    ls_gguf_add_u32(gguf, of(c, "context_length").text, (uint32_t)usable_context(c, notes));
+    ls_gguf_add_u32(gguf, of(c, "context_length").text, (uint32_t)ls_gguf_context(c, notes));
     ls_gguf_add_u32(gguf, of(c, "embedding_length").text, (uint32_t)c->width);
     ls_gguf_add_u32(gguf, of(c, "feed_forward_length").text, (uint32_t)c->ffn);
     ls_gguf_add_u32(gguf, of(c, "vocab_size").text, (uint32_t)c->vocab);

@@ -63,6 +63,10 @@ void ls_gguf_note(ls_gguf_notes *notes, const char *format, ...) LS_PRINTF(2, 3)
 /* "gpt2", "llama", "qwen2", "qwen3" */
 const char *ls_gguf_architecture(ls_family family);
 
+/* The positions for which llama.cpp computes what we do, the file's context_length. A note says why
+ * they are fewer than the model's. */
+int64_t ls_gguf_context(const ls_model_config *config, ls_gguf_notes *notes);
+
 /* Adds the keys of the model. Errors: LS_ERR_UNSUPPORTED naming the property that llama.cpp does
  * not know for this architecture. */
 LS_MUST_CHECK ls_status ls_gguf_model_keys(ls_gguf *gguf, const ls_model_config *config, ls_gguf_quant quant,

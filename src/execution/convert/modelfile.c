@@ -95,7 +95,9 @@ ls_status ls_modelfile_write(const ls_gguf_export_options *options, ls_gguf_note
         return LS_OK;
     }
     ls_text text = {0};
-    ls_text_printf(&text, "%s%s\nPARAMETER num_ctx %" PRId64 "\n", HEAD, name, options->file->config.context);
+    ls_gguf_notes told = {.arena = arena}; /* by the export */
+    ls_text_printf(&text, "%s%s\nPARAMETER num_ctx %" PRId64 "\n", HEAD, name,
+                   ls_gguf_context(&options->file->config, &told));
     ls_status status = add_generation(&text, options);
     add_stops(&text, options);
     if (status == LS_OK) {

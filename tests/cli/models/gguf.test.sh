@@ -397,9 +397,11 @@ make qwen2 long 'rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max
 expect 0 "$LOCKSTEP" export long --gguf long.gguf
 same "yarn" "$(show long.gguf qwen2.rope.scaling.type) $(show long.gguf qwen2.rope.scaling.factor) $(show long.gguf qwen2.rope.scaling.original_context_length) $(show long.gguf qwen2.rope.scaling.attn_factor)" "yarn 4.0 128 1.0"
 make mistral window sliding_window=32
-expect 0 "$LOCKSTEP" export window --gguf window.gguf
+mkdir apart
+expect 0 "$LOCKSTEP" export window --gguf apart/window.gguf
 prints "limited to 32 positions, the size of the model's sliding window"
-same "the window is the context" "$(show window.gguf llama.context_length)" 32
+same "the window is the context" "$(show apart/window.gguf llama.context_length)" 32
+check "the Modelfile has the same context" grep -qx "PARAMETER num_ctx 32" apart/Modelfile
 make llama dynamic 'rope_scaling={"rope_type": "dynamic", "factor": 4.0}'
 expect 0 "$LOCKSTEP" export dynamic --gguf dynamic.gguf
 prints "limited to 128 positions: longer texts need dynamic"
