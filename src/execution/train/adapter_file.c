@@ -389,12 +389,14 @@ static ls_status check_digest(const ls_model_file *file, const char *found)
 }
 
 /* weight (out, in), or transposed, += scale * B A, each element summed in float64. */
-static void add_product(const ls_parameter *weight, bool in_out, const ls_parameter *a, const float *values,
-                        const float *b_values, double scale, float *out)
+static ls_status add_product(const ls_parameter *weight, bool in_out, const ls_parameter *a,
+                             const float *values, const float *b_values, double scale, float *out)
 {
     const int64_t rank = a->rows, in = a->cols, outs = in_out ? weight->cols : weight->rows;
     double *row = malloc((size_t)in * sizeof *row);
-    LS_ASSERT(row);
+    if (!row) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to merge the adapter into %s", weight->name);
+    }
     for (int64_t o = 0; o < outs; o++) {
         memset(row, 0, (size_t)in * sizeof *row);
         for (int64_t r = 0; r < rank; r++) {
@@ -409,6 +411,7 @@ static void add_product(const ls_parameter *weight, bool in_out, const ls_parame
         }
     }
     free(row);
+    return LS_OK;
 }
 
 /* Rounds a matrix to what it is read as from its packed form. */
@@ -459,12 +462,13 @@ ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *ada
     ls_arena arena = {0};
     const ls_parameter *a = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'A'));
     const ls_parameter *b = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'B'));
+    ls_status status = LS_OK;
     if (a && b) {
-        add_product(p, in_out, a, adapter + a->offset, adapter + b->offset,
-                    (double)ls_adapter_scale(from->adapter), values);
+        status = add_product(p, in_out, a, adapter + a->offset, adapter + b->offset,
+                             (double)ls_adapter_scale(from->adapter), values);
     }
     ls_arena_release(&arena);
-    return LS_OK;
+    return status;
 }
 
 ls_status ls_adapter_merge_open(const ls_model_file *file, ls_arena *arena, float **adapter_out)
