@@ -143,6 +143,9 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
 static ls_status explain(const transfer *t, CURLcode code)
 {
     const char *url = t->request->url, *what = curl.easy_strerror(code);
+    const double limit_s = t->request->timeout_s, stall_s = t->request->stall_s;
+    double took_s = 0.0;
+    curl.easy_getinfo(t->handle, CURLINFO_TOTAL_TIME, &took_s);
     if (t->taken != LS_OK) {
         return t->taken; /* its text stays */
     }
@@ -151,7 +154,7 @@ static ls_status explain(const transfer *t, CURLcode code)
         return LS_OK;
     case CURLE_OPERATION_TIMEDOUT:
         return ls_fail(LS_ERR_TIMEOUT, "%s did not answer within %g s", url,
-                       t->request->stall_s > 0.0 ? t->request->stall_s : t->request->timeout_s);
+                       stall_s > 0.0 && (limit_s <= 0.0 || took_s < limit_s) ? stall_s : limit_s);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
         return ls_fail(LS_ERR_INVALID, "%s is not a valid http:// or https:// address: %s", url, what);

@@ -7,11 +7,12 @@ a second host (another port), whose requests must not carry a token. Read at eac
   FOLDER/faults   lines "NAME FAULT [COUNT]"; a fault happens COUNT times (default 1), then the file is served well. NAME is a file or "list".
                   cut BYTES: the connection ends after so many bytes    code N: this answer    busy: 429 with Retry-After: 1
                   size: one byte more than listed    flip: the first byte is another    norange: Range is ignored
-                  circle: redirected to itself    downgrade: redirected to ftp://
+                  circle: redirected to itself    downgrade: redirected to ftp://    hold: answered when FOLDER/go exists, at most 20 s later
+  FOLDER/commit   the commit of the list, if not 01234567...
   FOLDER/token    requests without it get 401; with it, repositories named gated* get 403
   FOLDER/asked    one line per request: host path range token
 """
-import hashlib, json, os, sys, threading
+import hashlib, json, os, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 folder, lock, used = sys.argv[1], threading.Lock(), {}
@@ -63,11 +64,14 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(302, Location=self.path)
         if now == ["downgrade"]:
             return self.answer(302, Location="ftp://127.0.0.1/x")
+        end = time.monotonic() + 20
+        while now == ["hold"] and read("go") is None and time.monotonic() < end:
+            time.sleep(0.02)
         wanted = read("token")
         if host == "main" and wanted and token != f"Bearer {wanted.strip()}":
             return self.answer(401, b"{}")
         if host == "main" and "gated" in repository:
-            return self.answer(403, b"{}", X_Error_Message="Access to this model is restricted")
+            return self.answer(403, b"{}", X_Error_Message="Access to this model is restricted \x1b[31m")
         place = os.path.join(folder, "repos", repository)
         if not os.path.isdir(place):
             return self.answer(404, b"{}")
@@ -83,7 +87,8 @@ class Handler(BaseHTTPRequestHandler):
             if name.endswith((".safetensors", ".bin")):
                 entry["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
             siblings.append(entry)
-        self.answer(200, json.dumps({"id": "x", "sha": "0123456789abcdef" * 2 + "01234567", "siblings": siblings}).encode())
+        commit = (read("commit") or "0123456789abcdef" * 2 + "01234567").strip()
+        self.answer(200, json.dumps({"id": "x", "sha": commit, "siblings": siblings}).encode())
 
     def file(self, place, name, host, now):
         if name.endswith(".safetensors") and host == "main":

@@ -208,29 +208,83 @@ static ls_status check_folder(ls_arena *arena, const char *folder)
                          folder, names[0]);
 }
 
+/* The state in FOLDER.part; NULL: none, or none that a pull wrote. */
+static json_t *load_state(const char *path)
+{
+    json_t *state = NULL;
+    if (ls_json_load(path, 1 << 16, &state) != LS_OK) {
+        ls_error_clear();
+        return NULL;
+    }
+    if (json_is_string(json_object_get(state, "repository")) &&
+        json_is_string(json_object_get(state, "commit"))) {
+        return state;
+    }
+    json_decref(state);
+    return NULL;
+}
+
+/* Everything in FOLDER.part but its state: removed, or refused if it is not of a pull. */
+static ls_status empty_work(ls_arena *arena, const char *work, bool is_of_pull)
+{
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(arena, work, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], STATE_NAME) == 0) {
+            continue;
+        }
+        if (!is_of_pull) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "%s holds %s, which no pull has left there, and files are gathered in that folder: "
+                "rename or remove it, or choose another folder with -o DIR",
+                work, names[i]);
+        }
+        LS_TRY(ls_dir_remove(ls_path_join(arena, work, names[i])));
+    }
+    return LS_OK;
+}
+
+/* Opens and locks the state; the file is never replaced, so that its lock is that of the folder. */
+static ls_status lock_work(const char *work, const char *path, int *lock_out)
+{
+    struct stat locked, named;
+    *lock_out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*lock_out < 0) {
+        return ls_fail_errno(errno, "can't open %s", path);
+    }
+    if (flock(*lock_out, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK ? ls_fail(LS_ERR_FAILED, "another process is fetching to %s", work)
+                                    : ls_fail_errno(errno, "can't lock %s", path);
+    }
+    if (fstat(*lock_out, &locked) != 0 || stat(path, &named) != 0 || locked.st_ino != named.st_ino) {
+        return ls_fail(LS_ERR_FAILED, "another process has just fetched to %s", work);
+    }
+    return LS_OK;
+}
+
 /* Opens FOLDER.part for this commit and locks it. What another commit left there is removed. */
 static ls_status open_work(const ls_hub_options *o, const list *l, const char *work, int *lock_out)
 {
     const char *path = ls_path_join(l->arena, work, STATE_NAME);
-    json_t *state = NULL;
-    if (ls_path_exists(path)) {
-        LS_TRY(ls_json_load(path, 1 << 16, &state));
+    LS_TRY(ls_dir_create(work));
+    if (!ls_path_exists(path)) {
+        LS_TRY(empty_work(l->arena, work, false));
     }
+    LS_TRY(lock_work(work, path, lock_out));
+    json_t *state = load_state(path);
     json_t *now = json_pack("{s:s, s:s}", "repository", o->repository, "commit", l->commit);
     ls_status status = LS_OK;
     if (!state || !json_equal(state, now)) {
-        status = ls_dir_remove(work);
-        status = status == LS_OK ? ls_dir_create(work) : status;
-        status = status == LS_OK ? ls_json_save(path, now) : status;
+        status = empty_work(l->arena, work, state != NULL);
+        if (status == LS_OK && (ftruncate(*lock_out, 0) != 0 || json_dumpfd(now, *lock_out, 0) != 0)) {
+            status = ls_fail_errno(errno, "can't write %s", path);
+        }
     }
     json_decref(state);
     json_decref(now);
-    LS_TRY(status);
-    *lock_out = open(path, O_RDONLY | O_CLOEXEC);
-    if (*lock_out < 0 || flock(*lock_out, LOCK_EX | LOCK_NB) != 0) {
-        return ls_fail(LS_ERR_FAILED, "another process is fetching to %s", work);
-    }
-    return LS_OK;
+    return status;
 }
 
 static uint64_t size_of(const char *path)

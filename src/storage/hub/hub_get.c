@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { REDIRECTS_MAX = 5, ATTEMPTS_MAX = 5, TEXT_BYTES_MAX = 32 << 20, READ_BYTES = 1 << 20 };
-static const double CONNECT_S = 30.0, STALL_S = 60.0, WAIT_MAX_S = 300.0;
+static const double CONNECT_S = 30.0, STALL_S = 60.0, TEXT_S = 120.0, WAIT_MAX_S = 300.0;
 
 /* ---- where a request goes ---- */
 
@@ -57,10 +57,15 @@ static const char *redirected(ls_arena *arena, const char *url, const char *loca
     return origin_bytes(location) > 0 && encrypted ? ls_arena_strdup(arena, location) : NULL;
 }
 
-typedef ls_status (*take_fn)(void *context, const ls_http_answer *head, const void *data, size_t bytes);
+/* What takes an answer. */
+typedef struct taker {
+    ls_status (*take)(void *context, const ls_http_answer *head, const void *data, size_t bytes);
+    void *context;
+    double timeout_s; /* for the whole answer; 0: no limit */
+} taker;
 
 /* One request from byte `from` on, with its redirects. */
-static ls_status get(const ls_hub_options *o, const char *url, uint64_t from, take_fn take, void *context,
+static ls_status get(const ls_hub_options *o, const char *url, uint64_t from, const taker *to,
                      ls_http_answer *answer)
 {
     ls_arena arena = {0};
@@ -78,10 +83,12 @@ static ls_status get(const ls_hub_options *o, const char *url, uint64_t from, ta
                                          .url = url,
                                          .headers = headers,
                                          .connect_timeout_s = CONNECT_S,
+                                         .timeout_s = to->timeout_s,
                                          .stall_s = STALL_S,
-                                         .take = take,
-                                         .context = context,
-                                         .uses_proxies = true};
+                                         .take = to->take,
+                                         .context = to->context,
+                                         /* a proxy reads what is not encrypted: the token too */
+                                         .uses_proxies = strncmp(url, "https://", 8) == 0};
         status = ls_http_do(&request, answer);
         if (status != LS_OK || answer->code < 301 || answer->code > 308 || !answer->location[0]) {
             ls_arena_release(&arena);
@@ -185,10 +192,11 @@ ls_status ls_hub_get_text(const ls_hub_options *options, const char *url, const 
                        "address, or unset HF_TOKEN",
                        options->endpoint);
     }
+    const taker to = {.take = take_text, .context = text_out, .timeout_s = TEXT_S};
     bool again = true;
     for (int attempt = 0; again;) {
         ls_text_clear(text_out);
-        const ls_status status = get(options, url, 0, take_text, text_out, &answer);
+        const ls_status status = get(options, url, 0, &to, &answer);
         LS_TRY(judge(options, what, status, &answer, &attempt, &again));
     }
     return LS_OK;
@@ -244,12 +252,13 @@ static ls_status take_file(void *context, const ls_http_answer *head, const void
 static ls_status complete(download *d, const char *url)
 {
     ls_http_answer answer;
+    const taker to = {.take = take_file, .context = d};
     bool again = true;
     for (int attempt = 0; again && d->at != d->file->size;) {
         const uint64_t before = d->at;
         d->from = d->at;
         d->begun = false;
-        ls_status status = get(d->options, url, d->from, take_file, d, &answer);
+        ls_status status = get(d->options, url, d->from, &to, &answer);
         if (status == LS_OK && answer.code == 416 && d->from > 0) {
             d->at = 0; /* the part is not of this file */
             status = ls_fail(LS_ERR_IO, "the interrupted download of %s can't be continued", d->file->name);

@@ -13,7 +13,8 @@ typedef struct ls_hub_file {
     const char *sha256; /* NULL: the hub does not say */
 } ls_hub_file;
 
-/* Gets a text of at most 32 MiB; tried again like a file. what: for errors, "ORG/NAME". */
+/* Gets a text of at most 32 MiB within 120 s; tried again like a file. what: for errors,
+ * "ORG/NAME". */
 LS_MUST_CHECK ls_status ls_hub_get_text(const ls_hub_options *options, const char *url, const char *what,
                                         ls_text *text_out);
 

@@ -70,6 +70,32 @@ mkdir other.part && echo '{"repository": "org/tiny", "commit": "77"}' >other.par
 expect 0 "$LOCKSTEP" pull org/tiny -o other
 pulled other
 
+# ---- folders of others ----
+
+mkdir mine.part theirs.part && echo notes >mine.part/notes && echo notes >theirs.part/notes && echo '{"repository": 1}' >theirs.part/pull.json
+for name in mine theirs; do
+    expect 2 "$LOCKSTEP" pull org/tiny -o $name
+    says "$name.part holds notes" "choose another folder"
+    check "what no pull left is kept" test -e $name.part/notes -a ! -e $name
+done
+# A second pull to the folder, of another commit, takes nothing from the first.
+faults "config.json hold"
+"$LOCKSTEP" pull org/tiny -o both >first.out 2>&1 &
+first=$!
+for _ in $(seq 200); do
+    [ -s both.part/pull.json ] && break
+    sleep 0.05
+done
+cp both.part/pull.json state.before
+echo 77 >hub/commit
+expect 1 "$LOCKSTEP" pull org/tiny -o both
+says "another process is fetching to both.part"
+check "its state is kept" cmp both.part/pull.json state.before
+rm hub/commit
+touch hub/go
+wait "$first" || fail "the first pull ends well: $(cat first.out)"
+pulled both
+
 # ---- faults that stay ----
 
 faults "$weights flip 9"
@@ -108,12 +134,14 @@ HF_TOKEN=wrong expect 1 "$LOCKSTEP" pull org/tiny -o private
 says "does not accept the token"
 mkdir -p hub/repos/org/gated
 HF_TOKEN=secret expect 1 "$LOCKSTEP" pull org/gated -o private
-says "restricted" "accept the licence" "$HF_ENDPOINT/org/gated"
+says "restricted" 'x1b[31m' "accept the licence" "$HF_ENDPOINT/org/gated"
+check "the hub does not paint the terminal" test -z "$(grep $'\x1b' "$err")"
 : >hub/asked
 mkdir -p .cache/huggingface && echo secret >.cache/huggingface/token
 expect 0 "$LOCKSTEP" pull org/tiny -o private
 pulled private
 check "the token goes to the hub" grep -q "^main .* Bearer secret" hub/asked
+http_proxy=http://127.0.0.1:1 expect 0 "$LOCKSTEP" pull org/tiny -o unproxied
 check "and to no other host" test -z "$(grep '^storage .*Bearer' hub/asked)" -a -n "$(grep '^storage' hub/asked)"
 HF_ENDPOINT=http://hub.example expect 2 "$LOCKSTEP" pull org/tiny -o bad
 says "not encrypted"
