@@ -25,6 +25,9 @@ enum { PACKET_BYTES = 4096, SIZE_BYTES = 5 };
 /* What a program gets to end after SIGHUP. */
 #define END_S 5.0
 
+/* How often the loops look for a signal that came just before they wait. */
+enum { LOOK_MS = 1000 };
+
 struct ls_pty {
     char folder[64], path[96];
     int listener, link;
@@ -249,16 +252,16 @@ ls_status ls_pty_attach(ls_pty *t, int *code_out)
         }
         struct pollfd look[3] = {
             {.fd = is_empty(&typed) ? STDIN_FILENO : -1, .events = POLLIN},
-            {.fd = t->link,
+            {.fd = is_empty(&shown) || !is_empty(&typed) ? t->link : -1,
              .events = (short)((is_empty(&shown) ? POLLIN : 0) | (is_empty(&typed) ? 0 : POLLOUT))},
             {.fd = is_empty(&shown) ? -1 : STDOUT_FILENO, .events = POLLOUT},
         };
-        if (poll(look, 3, -1) < 0) {
+        if (poll(look, 3, LOOK_MS) < 0) {
             continue;
         }
         is_there = !look[0].revents || hear_keyboard(&typed);
-        if (is_there && !is_empty(&typed)) {
-            is_there = post(t->link, &typed);
+        if (is_there && !is_empty(&typed) && !post(t->link, &typed)) {
+            typed.at = typed.end; /* the job has gone, but what it sent is still to be heard */
         }
         if (is_there && is_empty(&shown) && look[1].revents & (POLLIN | POLLHUP)) {
             is_there = hear_job(t->link, &shown, code_out);
@@ -348,11 +351,17 @@ static bool relay(int link, int master)
         struct pollfd look[2] = {
             {.fd = link,
              .events = (short)((is_empty(&typed) ? POLLIN : 0) | (is_empty(&shown) ? 0 : POLLOUT))},
-            {.fd = master,
+            {.fd = is_empty(&shown) || !is_empty(&typed) ? master : -1,
              .events = (short)((is_empty(&shown) ? POLLIN : 0) | (is_empty(&typed) ? 0 : POLLOUT))},
         };
-        if (poll(look, 2, -1) < 0) {
+        if (poll(look, 2, LOOK_MS) < 0) {
             continue;
+        }
+        if (!is_empty(&typed) && look[0].revents & POLLHUP) {
+            return false; /* the program does not read what was typed last */
+        }
+        if (!is_empty(&shown) && look[1].revents & POLLHUP) {
+            typed.at = typed.end; /* the program has gone, but not all is shown */
         }
         if (is_empty(&typed) && look[0].revents & (POLLIN | POLLHUP) && !hear_person(link, master, &typed)) {
             return false;
@@ -400,10 +409,21 @@ static int wait_for(pid_t pid, bool has_ended_itself)
     return 128 + SIGHUP;
 }
 
+/* Tells the exit code; the socket may be full of what the program printed. */
+static void tell_code(int link, int code)
+{
+    const unsigned char told = (unsigned char)code;
+    const double deadline_s = ls_clock_monotonic_s() + END_S;
+    bool no_room = false;
+    while (!send_packet(link, 'x', &told, 1, &no_room) && no_room && ls_clock_monotonic_s() < deadline_s) {
+        struct pollfd look = {.fd = link, .events = POLLOUT};
+        (void)poll(&look, 1, LOOK_MS);
+    }
+}
+
 ls_status ls_pty_serve(const char *path, char *const argv[], int *code_out)
 {
     int link = -1, master = -1;
-    bool no_room = false;
     LS_TRY(connect_to(path, &link));
     on_signal(SIGTERM, note_end);
     const pid_t pid = forkpty(&master, NULL, NULL, NULL);
@@ -420,8 +440,7 @@ ls_status ls_pty_serve(const char *path, char *const argv[], int *code_out)
     (void)fcntl(master, F_SETFL, O_NONBLOCK);
     (void)fcntl(master, F_SETFD, FD_CLOEXEC);
     const int code = wait_for(pid, relay(link, master));
-    const unsigned char told = (unsigned char)code;
-    (void)send_packet(link, 'x', &told, 1, &no_room);
+    tell_code(link, code);
     close(master);
     close(link);
     *code_out = code;

@@ -4,7 +4,8 @@
 . "$LS_SOURCE_DIR/tests/cli/queue/queue.sh"
 
 # in_terminal KEYS COMMAND...: runs it in a pseudo-terminal of 30 rows and 100 columns, types KEYS when the program says
-# "ready", or closes the terminal when KEYS is "close". Prints what is shown and the exit code.
+# "ready", or closes the terminal when KEYS is "close"; "flood" types more than the program's terminal takes, then closes.
+# Prints what is shown and the exit code.
 cat >terminal.py <<'E2'
 import fcntl, os, pty, select, struct, sys, termios, time
 keys, command = sys.argv[1].encode(), sys.argv[2:]
@@ -24,7 +25,15 @@ while time.time() < end:
         shown += more
     if b"ready" in shown and not typed:
         typed = True
-        if keys == b"close":
+        if keys == b"flood":
+            os.set_blocking(fd, False)
+            end = time.time() + 3
+            while time.time() < end:
+                try:
+                    os.write(fd, b"x" * 4000)
+                except BlockingIOError:
+                    time.sleep(0.05)
+        if keys in (b"close", b"flood"):
             os.close(fd)
             break
         os.write(fd, keys)
@@ -79,6 +88,17 @@ expect 0 "$LOCKSTEP" submit hello.yaml --set job.image=tiny --env "PATH=$scratch
 expect 1 "$LOCKSTEP" wait 7
 prints "job.image is tiny, but this machine has no podman, docker, apptainer or singularity"
 
+# The terminal is closed while more is typed than the program reads. (stty: without it Linux drops what does not fit.)
+expect 0 in_terminal flood "$LOCKSTEP" submit --pty -- sh -c "stty raw -echo; trap 'echo hung up >hup2; exit 1' HUP; echo ready; while :; do sleep 0.05; done"
+wait_until "a program that does not read is told" test -s hup2
+
+# docker runs a program under an init, which passes signals on.
+mkdir tools && printf '#!/bin/sh\necho "docker $*"\n' >tools/docker && chmod +x tools/docker
+expect 0 "$LOCKSTEP" submit hello.yaml --set job.image=tiny --env "PATH=$PWD/tools"
+expect 0 "$LOCKSTEP" wait 9
+expect 0 "$LOCKSTEP" logs 9
+prints "docker run --rm --init --network=host" " tiny "
+
 printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\n' >containers.conf
 command -v runc >/dev/null && printf '[engine]\nruntime = "runc"\n' >>containers.conf
 export CONTAINERS_CONF=$scratch/containers.conf
@@ -87,8 +107,8 @@ shell=$(command -v busybox || true)
 if [ -n "$shell" ] && command -v podman >/dev/null && mkdir -p root/bin && cp "$shell" root/bin/busybox && ln -s busybox root/bin/sh &&
     tar -C root -c . | podman import - "$image" >/dev/null 2>&1 && podman run --rm --network=host "$image" sh -c true >/dev/null 2>&1; then
     expect 0 "$LOCKSTEP" submit --ranks 2 --set "job.image=$image" --env CONTAINERS_CONF -- sh -c 'echo rank $RANK of $WORLD_SIZE; busybox ls / >here.$RANK'
-    expect 0 "$LOCKSTEP" wait 8
-    expect 0 "$LOCKSTEP" logs 8
+    expect 0 "$LOCKSTEP" wait 10
+    expect 0 "$LOCKSTEP" logs 10
     prints "rank 0 of 2" "rank 1 of 2"
     check "the folder is the same inside, the rest is not" sh -c "grep -q bin here.0 && ! grep -q home here.1"
     podman rmi -f "$image" >/dev/null 2>&1

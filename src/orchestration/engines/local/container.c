@@ -69,6 +69,9 @@ static void add_run(const ls_local_job *job, char *const *variables, bool is_pod
 {
     add(w, "run");
     add(w, "--rm");
+    if (!is_podman) { /* podman needs another package for it */
+        add(w, "--init");
+    }
     add(w, "--network=host");
     add(w, "--ipc=host");
     add(w, ls_arena_printf(w->arena, "--volume=%s:%s", job->directory, job->directory));
