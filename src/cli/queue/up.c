@@ -351,12 +351,18 @@ static void print_keys(const char *what, const json_t *keys)
 {
     size_t i;
     json_t *key;
+    bool has_accounts = false;
     printf("%s:", what);
     json_array_foreach(keys, i, key)
     {
         printf("%s %s", i > 0 ? "," : "", json_string_value(key));
+        has_accounts = has_accounts || strcmp(json_string_value(key), "accounts.list") == 0;
     }
     printf("\n");
+    if (has_accounts) {
+        printf("an account that was removed from accounts.list keeps its limits; 'lockstep accounts NAME' "
+               "with options changes them\n");
+    }
 }
 
 static ls_status run_reload(const ls_invocation *invocation)

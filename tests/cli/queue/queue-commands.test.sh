@@ -423,6 +423,13 @@ prints "changed: user_jobs_max"
 printf 'spot: true\n' >>"$config"
 expect 0 "$LOCKSTEP" reload --json
 same "needs a restart" "$(json 'd["changed"], d["restart"]')" "[] ['spot']"
+printf 'accounts: {list: ["leaver:quota=1"]}\n' >>"$config"
+expect 0 "$LOCKSTEP" reload
+sed -i '$d' "$config"
+expect 0 "$LOCKSTEP" reload
+prints "changed: accounts.list" "keeps its limits"
+same "they are kept" "$("$LOCKSTEP" accounts --json | python3 -c 'import json, sys; print([a["quota"] for a in json.load(sys.stdin)["accounts"] if a["account"] == "leaver"])')" "[1]"
+expect 0 "$LOCKSTEP" accounts leaver --delete
 printf 'user_jobs_max: many\n' >"$config"
 expect 2 "$LOCKSTEP" reload
 says "user_jobs_max" "The settings are as they were"
