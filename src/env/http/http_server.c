@@ -10,6 +10,7 @@
 #include "env/http/http_peer.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,11 +67,11 @@ static void shut(const ls_http_connection *c)
 }
 
 /* The library does not look at a suspended connection, so that a client that went away is only
- * noticed by looking here. */
+ * noticed by looking here. Reading would not do: the farewell of TLS is still unread then. */
 static bool is_hung_up(const ls_http_connection *c)
 {
-    char byte;
-    return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    struct pollfd look = {.fd = c->fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0;
 }
 
 static size_t count_of_user(const ls_http_server *server, uint32_t uid)
