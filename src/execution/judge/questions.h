@@ -56,8 +56,8 @@ typedef struct ls_quiz {
     ls_quiz_question *items;
     size_t count, capacity;
     const char *form; /* of a task: "hellaswag", ... */
-    /* What the tokenizer puts before a text (bos) goes before a prompt that no template wrote. False
-     * for a task. */
+    /* What the tokenizer puts before a text (bos) goes before a prompt that no template wrote.
+     * False for a task. */
     bool has_specials;
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
@@ -87,9 +87,9 @@ typedef struct ls_quiz_keys {
 
 /*
  * Reads labelled or answered records. The last answer of a conversation and what follows it are not
- * part of its prompt; with a label, a conversation that does not end with an answer is the prompt. A
- * record of several conversations gives a question for each. With choices, each record's label must be one of them; the
- * endings of all questions are then one list, in the order of the choices.
+ * part of its prompt; with a label, a conversation that does not end with an answer is the prompt.
+ * A record of several conversations gives a question for each. With choices, each record's label
+ * must be one of them; the endings of all questions are then one list, in the order of the choices.
  *
  * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
  * prompt or the label, a label that is no choice, a file without records; LS_ERR_NOT_FOUND.
