@@ -53,10 +53,21 @@ static bool has_list(const json_t *record, const char *key)
     return json_is_array(value) || (json_is_string(value) && json_string_value(value)[0] == '[');
 }
 
+/* The same for a text that may be an answer: "[1, 2]" is one, a list of messages is not. */
+static bool has_messages(const json_t *record, const char *key)
+{
+    const json_t *value = json_object_get(record, key);
+    const char *text = json_string_value(value);
+    if (!text || text[0] != '[') {
+        return json_is_array(value);
+    }
+    return text[1 + strspn(text + 1, " \t\r\n")] == '{' && strstr(text, "\"role\"");
+}
+
 static bool is_form(const json_t *record, const ls_form_keys *keys, ls_record_form form)
 {
     const bool prompted = has(record, "prompt") && has(record, "completion");
-    const bool listed = prompted && has_list(record, "completion");
+    const bool listed = prompted && has_messages(record, "completion");
     switch (form) {
     case LS_RECORD_TEXT:
         return has(record, keys->text);

@@ -246,6 +246,7 @@ static void recipe_reads_every_form(void **state)
            "|<s>system\ns<e>\n<s>user\nhi<e>\n<s>assistant\n[ho<e>\n]");
     /* Strings are joined as they are, whatever the template. */
     expect(f, "{\"prompt\":\"hi \",\"completion\":\"ho\"}", "|hi [ho<|endoftext|>]");
+    expect(f, "{\"prompt\":\"hi \",\"completion\":\"[{}, 2)\"}", "|hi [[{}, 2)<|endoftext|>]");
     expect(f, "{\"prompt\":\"\",\"completion\":\"ho<|endoftext|>\"}", "|[ho<|endoftext|>]");
     use(f, NULL, LS_LOSS_ON_ASSISTANT);
     expect(f, "{\"question\":\"hi\",\"answer\":\"ho\"}", "|hi\n[ho<|endoftext|>]");
