@@ -13,6 +13,7 @@
 #define LS_EXECUTION_EXECUTOR_EXECUTOR_H
 
 #include "compute/queue.h"
+#include "execution/executor/crew.h"
 #include "model/plan.h"
 
 /*
@@ -76,6 +77,8 @@ typedef struct ls_executor_batch {
     const int32_t *record;
     const uint32_t *pass;
     float *losses; /* out: per token; NULL without losses */
+    /* the other ranks that compute this micro-batch; NULL: this process computes it alone */
+    const ls_crew *crew;
     /* Called before each step and after each backward step; an error ends the run. NULL: none. */
     ls_status (*before_step)(void *context, uint32_t step);
     ls_status (*after_step)(void *context, uint32_t step);
