@@ -3,7 +3,17 @@
 
 #include "data/records.h"
 
+typedef unsigned long long ull;
+
 static const uint64_t HEAD_BYTES = UINT64_C(4) << 20;
+
+/* The key of the file's own item goes before the one of all files. */
+static ls_form_keys keys_of(const ls_corpus_file *file, const ls_form_keys *keys)
+{
+    ls_form_keys own = *keys;
+    own.text = ls_corpus_field(file);
+    return own;
+}
 
 /* The first record of the content. NULL: it can't be read. */
 static json_t *first_record(const ls_corpus_file *file, ls_file_map content, uint64_t *line_out)
@@ -39,7 +49,7 @@ static ls_status detect_in(ls_corpus_file *file, const ls_form_keys *keys, ls_fi
     ls_status status = ls_record_form_of(object, keys, &file->form);
     json_decref(object);
     if (status != LS_OK) {
-        status = ls_fail_within(status, "%s:%llu", file->path, (unsigned long long)file->form_line);
+        status = ls_fail_within(status, "%s:%llu", file->path, (ull)file->form_line);
     }
     return status;
 }
@@ -68,12 +78,28 @@ ls_status ls_corpus_detect(ls_corpus_file *file, const ls_form_keys *keys, const
     if (!ls_corpus_has_records(file->kind)) {
         return LS_OK;
     }
-    /* The key of the file's own item goes before the one of all files. */
-    ls_form_keys own = *keys;
-    own.text = ls_corpus_field(file);
+    const ls_form_keys own = keys_of(file, keys);
     LS_TRY(ls_file_map_open(file->path, &map));
     const ls_status status = file->packing == LS_PACKING_NONE ? detect_in(file, &own, map, &found)
                                                               : detect_packed(file, &own, folder, map);
     ls_file_map_close(&map);
     return status;
+}
+
+ls_status ls_corpus_check_form(const ls_corpus_file *file, const ls_form_keys *keys, const json_t *record,
+                               uint64_t line, bool *is_other_out)
+{
+    const ls_form_keys own = keys_of(file, keys);
+    ls_record_form form = LS_RECORD_TEXT;
+    *is_other_out = false;
+    LS_TRY(ls_record_form_of(record, &own, &form));
+    *is_other_out = form != file->form;
+    return form == file->form
+               ? LS_OK
+               : ls_fail(
+                     LS_ERR_DATA,
+                     "%s:%llu: the record is %s, while that of line %llu is %s: a file holds records of one "
+                     "form; move the others to a file of their own",
+                     file->path, (ull)line, ls_record_form_name(form), (ull)file->form_line,
+                     ls_record_form_name(file->form));
 }

@@ -15,4 +15,12 @@
  */
 LS_MUST_CHECK ls_status ls_corpus_detect(ls_corpus_file *file, const ls_form_keys *keys, const char *folder);
 
+/*
+ * Checks that a record, which begins in `line`, is of the file's form. Errors: LS_ERR_DATA; with
+ * *is_other_out it is of another form: two forms in one file are a mistake of the file, not of one
+ * record.
+ */
+LS_MUST_CHECK ls_status ls_corpus_check_form(const ls_corpus_file *file, const ls_form_keys *keys,
+                                             const json_t *record, uint64_t line, bool *is_other_out);
+
 #endif

@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "data/detect.h"
+#include "data/record_walk.h"
 #include "data/records.h"
 #include "data/text.h"
 
@@ -23,13 +25,6 @@ typedef struct bad_records {
     ls_text text;
 } bad_records;
 
-/* A document inside a unit. */
-typedef struct document {
-    /* Where its ids end in the unit's ids. */
-    size_t ids_end;
-    uint64_t text_bytes;
-} document;
-
 /* A piece of the file that one thread encodes, and the result. */
 typedef struct unit {
     const ls_encode_request *request;
@@ -44,11 +39,9 @@ typedef struct unit {
 
     /* Kept for the next wave. */
     ls_tokenizer_scratch *scratch;
-    ls_token_buffer ids;
-    document *documents;
-    size_t document_count, document_capacity;
     ls_records_left left;
-    /* Conversations: the samples, the origin of each, and how many records there were. */
+    /* Samples, or documents as such; of conversations the origin of each, and how many records
+     * there were. */
     ls_samples samples;
     ls_token_origin *origins;
     size_t origin_capacity;
@@ -66,32 +59,18 @@ static bool takes_any_bytes(const ls_tokenizer *tokenizer)
 
 /* ---- one unit -------------------------------------------------------------------------------- */
 
-static ls_status note_document(unit *u, uint64_t text_bytes)
-{
-    if (u->document_count == u->document_capacity) {
-        const size_t capacity = u->document_capacity ? u->document_capacity * 2 : 64;
-        document *documents = realloc(u->documents, capacity * sizeof *documents);
-        if (!documents) {
-            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %zu documents", u->request->file->path,
-                           capacity);
-        }
-        u->documents = documents;
-        u->document_capacity = capacity;
-    }
-    u->documents[u->document_count++] = (document){.ids_end = u->ids.count, .text_bytes = text_bytes};
-    return LS_OK;
-}
-
+/* A document as a sample, none of whose tokens is marked. */
 static ls_status encode_document(unit *u, const char *text, size_t bytes, bool with_end)
 {
     const ls_tokenizer *tokenizer = u->request->tokenizer;
     const int32_t end_of_text = ls_tokenizer_eos(tokenizer);
-    LS_TRY(ls_tokenizer_encode(tokenizer, u->scratch, text, bytes, false, &u->ids));
+    ls_token_buffer *ids = &u->samples.ids;
+    LS_TRY(ls_tokenizer_encode(tokenizer, u->scratch, text, bytes, false, ids));
     if (with_end && end_of_text >= 0) {
-        LS_TRY(ls_token_buffer_reserve(&u->ids, 1));
-        u->ids.ids[u->ids.count++] = end_of_text;
+        LS_TRY(ls_token_buffer_reserve(ids, 1));
+        ids->ids[ids->count++] = end_of_text;
     }
-    return note_document(u, bytes);
+    return ls_samples_end(&u->samples, bytes);
 }
 
 static ls_status encode_record(unit *u, const ls_record *record)
@@ -126,31 +105,12 @@ static ls_status note_origin(unit *u, size_t first, ls_token_origin origin)
     return LS_OK;
 }
 
-/* Two forms in one file are a mistake of whoever wrote it, not of one record. */
-static ls_status check_form(const unit *u, const ls_record *record, const json_t *object, bool *is_other_out)
-{
-    const ls_corpus_file *file = u->request->file;
-    ls_form_keys keys = *ls_recipe_keys(u->request->recipe);
-    ls_record_form form = LS_RECORD_TEXT;
-    keys.text = ls_corpus_field(file);
-    *is_other_out = false;
-    LS_TRY(ls_record_form_of(object, &keys, &form));
-    *is_other_out = form != file->form;
-    return form == file->form
-               ? LS_OK
-               : ls_fail(
-                     LS_ERR_DATA,
-                     "%s:%llu: the record is %s, while that of line %llu is %s: a file holds records of one "
-                     "form; move the others to a file of their own",
-                     file->path, (ull)record->line, ls_record_form_name(form), (ull)file->form_line,
-                     ls_record_form_name(file->form));
-}
-
 static ls_status apply_recipe(unit *u, const ls_record *record, json_t *object, bool *is_fatal_out)
 {
     ls_token_origin origin = {.line = record->line};
     const size_t first = u->samples.count;
-    LS_TRY(check_form(u, record, object, is_fatal_out));
+    const ls_form_keys *keys = ls_recipe_keys(u->request->recipe);
+    LS_TRY(ls_corpus_check_form(u->request->file, keys, object, record->line, is_fatal_out));
     LS_TRY(ls_held_out_rank(&u->request->rule, object, record->data, record->bytes, &origin.rank));
     LS_TRY(ls_recipe_apply(u->request->recipe, u->scratch, object, u->request->file->form, &u->samples));
     return note_origin(u, first, origin);
@@ -158,16 +118,10 @@ static ls_status apply_recipe(unit *u, const ls_record *record, json_t *object, 
 
 static void note_bad(bad_records *bad, const char *path, uint64_t line)
 {
-    char place[32];
-    const size_t path_bytes = strlen(path);
-    const char *text = ls_error_text();
-    if (bad->count++ >= BAD_NAMED) {
-        return;
+    if (bad->count++ < BAD_NAMED) {
+        (void)ls_record_fail(LS_ERR_DATA, path, line);
+        ls_text_printf(&bad->text, "\n  %.400s", ls_error_text());
     }
-    /* The reader of a record names the place itself. */
-    const bool is_placed = strncmp(text, path, path_bytes) == 0 && text[path_bytes] == ':';
-    snprintf(place, sizeof place, ":%llu: ", (ull)line);
-    ls_text_printf(&bad->text, "\n  %s%s%.400s", is_placed ? "" : path, is_placed ? "" : place, text);
 }
 
 static ls_status encode_conversation(unit *u, const ls_record *record)
@@ -205,8 +159,6 @@ static ls_status encode_records(unit *u)
 
 static ls_status encode_unit(unit *u)
 {
-    u->ids.count = 0;
-    u->document_count = 0;
     u->left = (ls_records_left){0};
     ls_samples_clear(&u->samples);
     u->record_count = 0;
@@ -291,34 +243,25 @@ static void run_wave(unit *units, uint32_t count)
     }
 }
 
-static ls_status write_samples(const unit *u, ls_token_writer *writer)
-{
-    const ls_samples *samples = &u->samples;
-    ls_sample_end begin = {0};
-    for (size_t i = 0; i < samples->count; i++) {
-        const ls_sample_end end = samples->ends[i];
-        LS_TRY(ls_token_writer_add_sample(writer, samples->ids.ids + begin.ids, end.ids - begin.ids,
-                                          end.text - begin.text, u->origins[i]));
-        begin = end;
-    }
-    writer->is_loose = writer->is_loose || samples->is_loose;
-    return LS_OK;
-}
-
 static ls_status write_unit(const unit *u, ls_token_writer *writer)
 {
+    const ls_samples *samples = &u->samples;
+    const bool is_record = u->records && u->request->file->form != LS_RECORD_TEXT;
+    const bool continues = !u->records && !u->begins_document;
+    ls_sample_end begin = {0};
     if (u->status != LS_OK) {
         return ls_fail(u->status, "%s", u->error_text ? u->error_text : "out of memory");
     }
-    LS_TRY(write_samples(u, writer));
-    size_t begin = 0;
-    for (size_t i = 0; i < u->document_count; i++) {
-        const document *d = &u->documents[i];
-        const bool continues = !u->records && !u->begins_document;
-        LS_TRY((continues ? ls_token_writer_continue : ls_token_writer_add)(
-            writer, u->ids.ids + begin, d->ids_end - begin, d->text_bytes));
-        begin = d->ids_end;
+    for (size_t i = 0; i < samples->count; i++) {
+        const ls_sample_end end = samples->ends[i];
+        const int32_t *ids = samples->ids.ids + begin.ids;
+        const size_t count = end.ids - begin.ids, text = end.text - begin.text;
+        LS_TRY(is_record   ? ls_token_writer_add_sample(writer, ids, count, text, u->origins[i])
+               : continues ? ls_token_writer_continue(writer, ids, count, text)
+                           : ls_token_writer_add(writer, ids, count, text));
+        begin = end;
     }
+    writer->is_loose = writer->is_loose || samples->is_loose;
     return LS_OK;
 }
 
@@ -385,8 +328,6 @@ static void release_units(unit *units, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         ls_tokenizer_scratch_destroy(units[i].scratch);
-        ls_token_buffer_release(&units[i].ids);
-        free(units[i].documents);
         ls_samples_release(&units[i].samples);
         free(units[i].origins);
         ls_text_release(&units[i].bad.text);

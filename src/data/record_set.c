@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "data/bins.h"
-#include "data/conversation/trained.h"
+#include "data/conversation/samples.h"
 #include "data/order.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/math.h"
-#include "data/conversation/trained.h"
+#include "data/conversation/samples.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,74 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer_corpus.h"
 
-#include "base/file.h"
-#include "data/records.h"
-#include "data/text.h"
+#include "data/record_walk.h"
 
-static ls_status add_records(ls_tokenizer_trainer *trainer, const ls_records *records)
+#include <string.h>
+
+static ls_status add_text(ls_tokenizer_trainer *trainer, const json_t *text)
 {
-    ls_records_left left = {0};
-    ls_record_cursor cursor = records->first;
-    while (cursor.at < records->bytes) {
-        ls_record record;
-        LS_TRY(ls_records_next(records, &cursor, &record));
-        if (record.data) {
-            ls_record_document document;
-            LS_TRY(ls_records_read(records, &record, &document));
-            if (!document.text) {
-                ls_records_left_add(&left, 1, record.line);
-            }
-            const ls_status status =
-                document.text ? ls_tokenizer_trainer_add(trainer, document.text, document.bytes) : LS_OK;
-            ls_record_document_release(&document);
-            LS_TRY(status);
+    return json_is_string(text)
+               ? ls_tokenizer_trainer_add(trainer, json_string_value(text), json_string_length(text))
+               : LS_OK;
+}
+
+/* What is said in a record: a template writes the rest. */
+static ls_status add_conversation(ls_tokenizer_trainer *trainer, const ls_conversation *from)
+{
+    size_t i, k;
+    const json_t *messages, *message;
+    if (from->prompt) {
+        LS_TRY(ls_tokenizer_trainer_add(trainer, from->prompt, strlen(from->prompt)));
+        return ls_tokenizer_trainer_add(trainer, from->completion, strlen(from->completion));
+    }
+    json_array_foreach(from->conversations, i, messages)
+    {
+        json_array_foreach(messages, k, message)
+        {
+            LS_TRY(add_text(trainer, json_object_get(message, "content")));
         }
     }
-    ls_records_left_tell(&left, records->file->path);
     return LS_OK;
 }
 
-static ls_status add_content(ls_tokenizer_trainer *trainer, const ls_corpus_file *file, ls_file_map map)
-{
-    const char *data = (const char *)map.data;
-    if (file->kind == LS_CORPUS_TEXT) {
-        LS_TRY(ls_text_check(data, map.bytes, file->path, true));
-        const size_t mark = ls_text_mark_bytes(data, map.bytes);
-        return ls_tokenizer_trainer_add(trainer, data + mark, map.bytes - mark);
-    }
-    ls_records records;
-    LS_TRY(ls_records_open(file, data, map.bytes, &records));
-    return add_records(trainer, &records);
-}
+typedef struct learner {
+    ls_tokenizer_trainer *trainer;
+    const ls_tokenizer_corpus *corpus;
+} learner;
 
-static ls_status add_file(ls_tokenizer_trainer *trainer, const ls_corpus_file *file)
+static ls_status add_record(void *context, const ls_walked *walked, ls_status read)
 {
-    if (file->kind == LS_CORPUS_TOKENS) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s is a token file: a tokenizer is learned from text or JSON lines", file->path);
+    const learner *l = context;
+    if (read == LS_OK && walked->text) {
+        return ls_tokenizer_trainer_add(l->trainer, walked->text, walked->bytes);
     }
-    ls_file_map map;
-    LS_TRY(ls_file_map_open(file->path, &map));
-    ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
+    ls_conversation from = {0};
+    const ls_record_form form = walked->file->form;
+    ls_status status = read;
     if (status == LS_OK) {
-        status = add_content(trainer, file, map);
-    }
-    ls_file_map_close(&map);
-    return status;
-}
-
-ls_status ls_tokenizer_train_on(const ls_corpus_file *files, size_t count,
-                                const ls_tokenizer_train_options *options, ls_tokenizer **tokenizer_out)
-{
-    ls_tokenizer_trainer *trainer = NULL;
-    LS_TRY(ls_tokenizer_trainer_create(options, &trainer));
-    ls_status status = LS_OK;
-    for (size_t i = 0; status == LS_OK && i < count; i++) {
-        status = add_file(trainer, &files[i]);
+        status = ls_conversation_read(walked->object, &l->corpus->keys, form, &from);
     }
     if (status == LS_OK) {
-        status = ls_tokenizer_trainer_finish(trainer, tokenizer_out);
+        status = add_conversation(l->trainer, &from);
+        ls_conversation_release(&from);
     }
-    ls_tokenizer_trainer_destroy(trainer);
+    const bool is_left = status == LS_ERR_DATA && l->corpus->skips_bad && form != LS_RECORD_TEXT;
+    return is_left || status == LS_OK ? LS_OK : ls_record_fail(status, walked->file->path, walked->line);
+}
+
+ls_status ls_tokenizer_train_on(const ls_tokenizer_corpus *corpus, const ls_tokenizer_train_options *options,
+                                ls_tokenizer **tokenizer_out)
+{
+    learner l = {.corpus = corpus};
+    ls_record_walk walk = {.keys = &corpus->keys, .on_record = add_record, .context = &l};
+    LS_TRY(ls_tokenizer_trainer_create(options, &l.trainer));
+    ls_status status = ls_records_walk(&walk, corpus->files, corpus->count);
+    if (status == LS_OK) {
+        status = ls_tokenizer_trainer_finish(l.trainer, tokenizer_out);
+    }
+    ls_tokenizer_trainer_destroy(l.trainer);
     return status;
 }

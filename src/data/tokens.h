@@ -8,7 +8,7 @@
  * fast, and no unverified id is ever used.
  *
  * The tokens of records have 4 bytes, whose highest bit marks what is trained
- * (data/conversation/trained.h); each sample of a record is a document, and has an origin.
+ * (data/conversation/samples.h); each sample of a record is a document, and has an origin.
  *
  * Thread-safety: any number of threads may call ls_tokens_read and the getters. One thread closes,
  * when no other reads.

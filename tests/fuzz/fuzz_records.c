@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Records: any JSON is refused with a text, or becomes samples with something trained in each. */
 #include "data/conversation/recipe.h"
-#include "data/conversation/trained.h"
+#include "data/conversation/samples.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "data/conversation/trained.h"
-#include "data/detect.h"
-#include "data/records.h"
-#include "data/text.h"
-#include "execution/train/model_file.h"
+#include "data/record_walk.h"
 #include "execution/train/run_recipe.h"
 
 #include <inttypes.h>
@@ -61,7 +57,8 @@ typedef struct show {
     ls_model_file *model;
     ls_tokenizer *tokenizer;
     ls_run_recipe recipe;
-    ls_samples samples;
+    ls_samples samples; /* of the record at hand */
+    ls_record_walk walk;
     json_t *records, *problems;
     ls_record_form form;
     bool is_colored;
@@ -73,12 +70,8 @@ typedef struct show {
 /* Notes the current error as a problem of a record. */
 static void note_problem(show *s, const char *path, uint64_t line)
 {
-    const char *text = ls_error_text();
-    const size_t bytes = strlen(path);
-    const bool is_placed = strncmp(text, path, bytes) == 0 && text[bytes] == ':';
-    const char *problem =
-        is_placed ? text : ls_arena_printf(s->arena, "%s:%" PRIu64 ": %s", path, line, text);
-    json_array_append_new(s->problems, json_string(problem));
+    (void)ls_record_fail(LS_ERR_DATA, path, line);
+    json_array_append_new(s->problems, json_string(ls_error_text()));
     ls_error_clear();
 }
 
@@ -203,13 +196,13 @@ static const char *roles_of(show *s, const json_t *record)
     return copy;
 }
 
-static ls_status show_samples(show *s, const char *path, uint64_t line, const char *roles)
+static ls_status show_samples(show *s, const ls_walked *w, const char *roles)
 {
     size_t begin = 0;
     for (size_t i = 0; i < s->samples.count; i++) {
         const size_t end = s->samples.ends[i].ids;
-        LS_TRY(show_piece(s, (piece){.path = path,
-                                     .line = line,
+        LS_TRY(show_piece(s, (piece){.path = w->file->path,
+                                     .line = w->line,
                                      .ids = s->samples.ids.ids + begin,
                                      .count = end - begin,
                                      .roles = roles}));
@@ -219,11 +212,11 @@ static ls_status show_samples(show *s, const char *path, uint64_t line, const ch
 }
 
 /* A document: every token is trained, and the end-of-text token after it. */
-static ls_status show_document(show *s, const char *path, uint64_t line, const char *text, size_t bytes)
+static ls_status show_document(show *s, const ls_walked *w)
 {
     const int32_t eos = ls_tokenizer_eos(s->tokenizer);
     ls_token_buffer *ids = &s->samples.ids;
-    LS_TRY(ls_tokenizer_encode(s->tokenizer, NULL, text, bytes, false, ids));
+    LS_TRY(ls_tokenizer_encode(s->tokenizer, NULL, w->text, w->bytes, false, ids));
     LS_TRY(ls_token_buffer_reserve(ids, 1));
     if (eos >= 0) {
         ids->ids[ids->count++] = eos;
@@ -231,108 +224,45 @@ static ls_status show_document(show *s, const char *path, uint64_t line, const c
     for (size_t i = 0; i < ids->count; i++) {
         ids->ids[i] |= LS_TOKEN_TRAINED;
     }
-    return show_piece(s,
-                      (piece){.path = path, .line = line, .ids = ids->ids, .count = ids->count, .roles = ""});
+    LS_TRY(ls_samples_end(&s->samples, w->bytes));
+    return show_samples(s, w, "");
 }
 
-static ls_status read_conversation(show *s, const ls_records *records, const ls_record *record)
+static ls_status show_conversation(show *s, const ls_walked *w)
 {
-    json_t *object = NULL;
-    ls_record_form form = LS_RECORD_TEXT;
-    const ls_corpus_file *file = records->file;
-    ls_status status = ls_records_object(records, record, &object);
+    LS_TRY(ls_walked_samples(s->recipe.recipe, NULL, w, &s->samples));
+    return show_samples(s, w, roles_of(s, w->object));
+}
+
+static ls_status show_record(void *context, const ls_walked *walked, ls_status read)
+{
+    show *s = context;
+    ls_status status = read;
+    ls_samples_clear(&s->samples);
     if (status == LS_OK) {
-        status = ls_record_form_of(object, ls_recipe_keys(s->recipe.recipe), &form);
+        status = (walked->text ? show_document : show_conversation)(s, walked);
     }
-    if (status == LS_OK && form != file->form) {
-        status = ls_fail(LS_ERR_DATA,
-                         "%s:%" PRIu64 ": the record is %s, while that of line %" PRIu64
-                         " is %s: a file holds records of one form; move the others to a file of their own",
-                         file->path, record->line, ls_record_form_name(form), file->form_line,
-                         ls_record_form_name(file->form));
+    if (status == LS_ERR_DATA) {
+        note_problem(s, walked->file->path, walked->line);
+        status = LS_OK;
     }
-    if (status == LS_OK) {
-        status = ls_recipe_apply(s->recipe.recipe, NULL, object, form, &s->samples);
-    }
-    if (status == LS_OK) {
-        status = show_samples(s, file->path, record->line, roles_of(s, object));
-    }
-    json_decref(object);
+    s->walk.is_done = ++s->shown == s->settings->count;
     return status;
 }
 
-static ls_status read_document(show *s, const ls_records *records, const ls_record *record)
+static ls_status show_file(void *context, const ls_corpus_file *file, uint64_t bytes)
 {
-    ls_record_document document;
-    LS_TRY(ls_records_read(records, record, &document));
-    const ls_status status = document.bytes > 0 ? show_document(s, records->file->path, record->line,
-                                                                document.text, document.bytes)
-                                                : LS_OK;
-    ls_record_document_release(&document);
-    return status;
-}
-
-static ls_status show_records(show *s, const ls_corpus_file *file, ls_file_map content)
-{
-    ls_records records;
-    ls_record record;
-    LS_TRY(ls_records_open(file, (const char *)content.data, content.bytes, &records));
-    ls_record_cursor cursor = records.first;
-    while (s->shown < s->settings->count) {
-        LS_TRY(ls_records_next(&records, &cursor, &record));
-        if (!record.data) {
-            break;
-        }
-        ls_samples_clear(&s->samples);
-        const ls_status status =
-            (file->form == LS_RECORD_TEXT ? read_document : read_conversation)(s, &records, &record);
-        if (status == LS_ERR_DATA) {
-            note_problem(s, file->path, record.line);
-        } else {
-            LS_TRY(status);
-        }
-        s->shown++;
+    show *s = context;
+    (void)bytes;
+    s->form = file->form;
+    LS_TRY(ls_recipe_check_form(s->recipe.recipe, file->form));
+    if (!s->settings->json) {
+        const bool is_rendered =
+            s->recipe.template_name && file->form != LS_RECORD_TEXT && file->form != LS_RECORD_PROMPT;
+        printf("%s: %s%s%s\n", file->path, ls_record_form_name(file->form),
+               is_rendered ? ", chat template " : "", is_rendered ? s->recipe.template_name : "");
     }
     return LS_OK;
-}
-
-static ls_status show_content(show *s, const ls_corpus_file *file, ls_file_map content)
-{
-    if (file->kind != LS_CORPUS_TEXT) {
-        return show_records(s, file, content);
-    }
-    LS_TRY(ls_text_check((const char *)content.data, content.bytes, file->path, true));
-    ls_samples_clear(&s->samples);
-    s->shown++;
-    return show_document(s, file->path, 1, (const char *)content.data,
-                         content.bytes < DOCUMENT_BYTES_MAX ? content.bytes : DOCUMENT_BYTES_MAX);
-}
-
-static ls_status show_file(show *s, ls_corpus_file *file)
-{
-    ls_file_map map;
-    if (file->kind == LS_CORPUS_TOKENS) {
-        return ls_fail(LS_ERR_INVALID, "%s is a token file; data show prints text and records", file->path);
-    }
-    LS_TRY(ls_corpus_detect(file, ls_recipe_keys(s->recipe.recipe), ""));
-    LS_TRY(ls_recipe_check_form(s->recipe.recipe, file->form));
-    s->form = file->form;
-    if (!s->settings->json) {
-        printf("%s: %s%s%s\n", file->path, ls_record_form_name(file->form),
-               s->recipe.template_name && file->form != LS_RECORD_TEXT && file->form != LS_RECORD_PROMPT
-                   ? ", chat template "
-                   : "",
-               s->recipe.template_name && file->form != LS_RECORD_TEXT && file->form != LS_RECORD_PROMPT
-                   ? s->recipe.template_name
-                   : "");
-    }
-    LS_TRY(ls_file_map_open(file->path, &map));
-    ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
-    if (status == LS_OK) {
-        status = show_content(s, file, map);
-    }
-    ls_file_map_close(&map);
-    return status;
 }
 
 static ls_status show_files(show *s)
@@ -349,10 +279,12 @@ static ls_status show_files(show *s)
     ls_corpus_file *files = NULL;
     size_t count = 0;
     LS_TRY(ls_corpus_expand(s->arena, &query, &files, &count));
-    for (size_t i = 0; i < count && s->shown < s->settings->count; i++) {
-        LS_TRY(show_file(s, &files[i]));
-    }
-    return LS_OK;
+    s->walk = (ls_record_walk){.keys = ls_recipe_keys(s->recipe.recipe),
+                               .on_file = show_file,
+                               .on_record = show_record,
+                               .context = s,
+                               .text_bytes_max = DOCUMENT_BYTES_MAX};
+    return ls_records_walk(&s->walk, files, count);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -370,17 +302,8 @@ static ls_status load_run(show *s, const char *path)
     for (uint64_t i = 0; i < settings->set.count; i++) {
         overrides[count++] = settings->set.items[i];
     }
-    if (is_run) {
-        return ls_run_file_load(path, overrides, count, s->arena, &s->run);
-    }
-    ls_text text = {0};
-    ls_text_append(&text, "name: show\ndata: {train: [");
-    ls_text_append_quoted(&text, path);
-    ls_text_append(&text, "]}\n");
-    const ls_status status =
-        ls_run_file_parse(text.data, text.bytes, "data show", overrides, count, s->arena, &s->run);
-    ls_text_release(&text);
-    return status;
+    return is_run ? ls_run_file_load(path, overrides, count, s->arena, &s->run)
+                  : ls_run_file_of_data(s->arena, "show", path, overrides, count, &s->run);
 }
 
 static ls_status open_tokenizer(show *s)
@@ -405,20 +328,13 @@ static ls_status open_tokenizer(show *s)
 
 static ls_status open_run(show *s, const char *path)
 {
-    const ls_model_config none = {.bos_id = -1, .eos_id = -1, .pad_id = -1};
-    ls_run_recipe_options options = {.run = &s->run, .config = &none};
-    ls_hf_file *files = NULL;
     LS_TRY(load_run(s, path));
     if (s->run.model.from[0]) {
         LS_TRY(ls_model_file_open(s->run.model.from, &s->model));
         LS_TRY(ls_run_file_adopt_model(&s->run, &s->model->config));
-        LS_TRY(ls_model_file_carried(s->model, s->arena, &files, &options.file_count));
-        options.files = files;
-        options.config = &s->model->config;
     }
     LS_TRY(open_tokenizer(s));
-    options.tokenizer = s->tokenizer;
-    return ls_run_recipe_open(s->arena, &options, &s->recipe);
+    return ls_run_recipe_of_model(s->arena, &s->run, s->model, s->tokenizer, &s->recipe);
 }
 
 static void print_result(const show *s)

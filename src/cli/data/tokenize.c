@@ -188,7 +188,14 @@ static ls_status run_train(const ls_invocation *invocation)
         .patterns = invocation->words, .pattern_count = invocation->word_count, .field = settings->field};
     LS_TRY(ls_corpus_expand(invocation->arena, &query, &files, &count));
     ls_tokenizer *tokenizer = NULL;
-    LS_TRY(ls_tokenizer_train_on(files, count, &options, &tokenizer));
+    /* Where a key is named, the records are documents. */
+    const bool is_text = strcmp(settings->field, "text") != 0;
+    const ls_tokenizer_corpus corpus = {
+        .files = files,
+        .count = count,
+        .keys = {.format = is_text ? LS_FORMAT_TEXT : LS_FORMAT_AUTO, .text = settings->field},
+    };
+    LS_TRY(ls_tokenizer_train_on(&corpus, &options, &tokenizer));
     const ls_status status = ls_tokenizer_save(tokenizer, settings->output);
     if (status == LS_OK) {
         printf("%s: %" PRIu32 " tokens, hash %.16s\n", settings->output, ls_tokenizer_vocab_size(tokenizer),

@@ -24,15 +24,12 @@ LS_MUST_CHECK ls_status ls_eval_side_by_side(const ls_invocation *invocation);
 /* Splits a list at its commas; empty parts count. */
 size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out);
 
-/* Reads --records, or the one question of --prompt, for model `index` of the command's words; at
- * most --limit questions. Prompts are made by its chat template, or the other model's where it has
- * none. */
-LS_MUST_CHECK ls_status ls_eval_read_records(const ls_invocation *invocation, size_t index,
-                                             ls_quiz *questions_out);
-
-/* Loads model `index` of the command's words and answers the questions; answers_out: one list for
- * each of the `count` quizzes, in the invocation's arena. */
-LS_MUST_CHECK ls_status ls_eval_ask(const ls_invocation *invocation, size_t index, const ls_quiz *quizzes,
+/*
+ * Loads model `index` of the command's words and asks it; answers_out: one list for each of the
+ * `count` quizzes, in the invocation's arena. Without --tasks the quiz is read here, from --records
+ * or --prompt: the model's chat template makes its prompts, or the other model's where it has none.
+ */
+LS_MUST_CHECK ls_status ls_eval_ask(const ls_invocation *invocation, size_t index, ls_quiz *quizzes,
                                     size_t count, ls_quiz_answer **answers_out);
 
 #endif

@@ -10,51 +10,6 @@
 
 enum { MODELS_MAX = 2 };
 
-/* ---- asking ---- */
-
-size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out)
-{
-    size_t count = 1;
-    for (const char *at = list; *at; at++) {
-        count += *at == ',';
-    }
-    const char **parts = ls_arena_new(arena, const char *, count);
-    for (size_t i = 0; i < count; i++) {
-        const size_t bytes = strcspn(list, ",");
-        parts[i] = ls_arena_strndup(arena, list, bytes);
-        list += bytes + (list[bytes] == ',');
-    }
-    *parts_out = parts;
-    return count;
-}
-
-ls_status ls_eval_ask(const ls_invocation *invocation, size_t index, const ls_quiz *questions, size_t count,
-                      ls_quiz_answer **answers_out)
-{
-    const eval_settings *settings = invocation->settings;
-    const bool is_last = index + 1 == invocation->word_count; /* of two, the one after training */
-    int32_t stops[LS_MODEL_STOPS_MAX];
-    ls_loaded_model model;
-    const ls_loaded_model_options options = {.path = invocation->words[index],
-                                             .adapter = is_last ? settings->adapter : "",
-                                             .threads = settings->threads,
-                                             .is_bare = settings->tokenizer[0] != '\0'};
-    LS_TRY(ls_loaded_model_open(&model, &options));
-    ls_status status = ls_loaded_model_choose_tokenizer(&model, settings->tokenizer);
-    ls_judged_model judged = {.on_device = ls_loaded_model_on_device(&model), .stops = stops};
-    if (status == LS_OK) {
-        judged.tokenizer = model.file->tokenizer;
-        judged.stop_count = ls_model_stops(&model.file->config, judged.tokenizer, stops);
-    }
-    for (size_t i = 0; i < count && status == LS_OK; i++) {
-        answers_out[i] = ls_arena_new(invocation->arena, ls_quiz_answer, questions[i].count);
-        status =
-            ls_judge_answer(invocation->arena, &judged, &questions[i], settings->max_tokens, answers_out[i]);
-    }
-    ls_loaded_model_release(&model);
-    return status;
-}
-
 /* ---- JSON ---- */
 
 static json_t *interval_json(ls_interval interval)
@@ -312,30 +267,12 @@ static void print_asked(const ls_invocation *invocation, const asked *a)
     json_decref(tasks);
 }
 
-static ls_status check_labels(const ls_quiz *quiz)
-{
-    for (size_t i = 0; i < quiz->count; i++) {
-        if (!quiz->items[i].expected) {
-            return ls_fail(
-                LS_ERR_INVALID,
-                "%s:%llu: the record does not end with an answer of the assistant: give --label KEY to name "
-                "the key of the label or expected answer, or use --side-by-side, which needs neither",
-                quiz->path, (unsigned long long)quiz->items[i].line);
-        }
-    }
-    return LS_OK;
-}
-
 static ls_status ask_models(const ls_invocation *invocation, asked *a, const ls_extractor *extractor)
 {
     ls_arena *arena = invocation->arena;
     ls_quiz_answer **answers = ls_arena_new(arena, ls_quiz_answer *, a->count);
     a->verdicts = ls_arena_new(arena, ls_verdicts, a->count * a->model_count);
     for (size_t m = 0; m < a->model_count; m++) {
-        if (!a->names) { /* each model has its own template */
-            LS_TRY(ls_eval_read_records(invocation, m, a->questions));
-        }
-        LS_TRY(check_labels(&a->questions[0]));
         LS_TRY(ls_eval_ask(invocation, m, a->questions, a->count, answers));
         for (size_t i = 0; i < a->count; i++) {
             ls_judge_count(arena, &a->questions[i], answers[i], extractor,

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH_DEFAULT = 100, WIDTH_LEAST = 40, SHOWN_DEFAULT = 10 };
+enum { WIDTH_DEFAULT = 100, WIDTH_LEAST = 40 };
 
 /* Takes the next line of at most `width` characters from *at, cut at a space if there is one. */
 static void next_line(const char **at, size_t width, ls_text *line)
@@ -75,7 +75,7 @@ static void print_answers(const ls_invocation *invocation, const ls_quiz *questi
     for (size_t i = 0; i < questions->count; i++) {
         const ls_quiz_question *q = &questions->items[i];
         if (q->line > 0) {
-            printf("%s:%llu\n", questions->path, (unsigned long long)q->line);
+            printf("%s:%llu\n", q->path, (unsigned long long)q->line);
         }
         print_quoted("prompt: ", q->prompt);
         if (q->expected) {
@@ -117,11 +117,6 @@ ls_status ls_eval_side_by_side(const ls_invocation *invocation)
                        "--side-by-side shows answers that the models write: leave out --choices");
     }
     for (size_t i = 0; i < 2; i++) {
-        LS_TRY(ls_eval_read_records(invocation, i, &quiz));
-        /* Reading is what takes the time here, a person's. */
-        if (settings->limit == 0 && !settings->json) {
-            quiz.count = ls_min_u64(quiz.count, SHOWN_DEFAULT);
-        }
         LS_TRY(ls_eval_ask(invocation, i, &quiz, 1, &answers[i]));
     }
     (settings->json ? print_json : print_answers)(invocation, &quiz, answers);

@@ -533,6 +533,18 @@ static ls_status read_form(json_t *record, const ls_form_keys *keys, ls_record_f
     }
 }
 
+ls_status ls_conversation_read_given(json_t *record, ls_conversation *out)
+{
+    json_t *tools = list_of(record, "tools");
+    const bool is_none = json_is_null(tools) || (json_is_string(tools) && !json_string_value(tools)[0]);
+    if (tools && !is_none && !json_is_array(tools)) {
+        return ls_fail(LS_ERR_DATA, "`tools` must be a list");
+    }
+    out->tools = json_is_array(tools) && json_array_size(tools) > 0 ? tools : NULL;
+    LS_TRY(given_of(record, "chat_template_kwargs", JSON_OBJECT, &out->variables));
+    return given_of(record, "documents", JSON_ARRAY, &out->documents);
+}
+
 static ls_status read_all(json_t *record, const ls_form_keys *keys, ls_record_form form, ls_conversation *out)
 {
     LS_TRY(read_form(record, keys, form, out));
@@ -542,18 +554,8 @@ static ls_status read_all(json_t *record, const ls_form_keys *keys, ls_record_fo
     {
         LS_TRY(read_messages(messages));
     }
-    json_t *tools = list_of(record, "tools");
-    const bool is_none = json_is_null(tools) || (json_is_string(tools) && !json_string_value(tools)[0]);
-    if (tools && !is_none && !json_is_array(tools)) {
-        return ls_fail(LS_ERR_DATA, "`tools` must be a list");
-    }
-    out->tools = json_is_array(tools) && json_array_size(tools) > 0 ? tools : NULL;
     /* No template sees a prompt that is joined as it is. */
-    if (form != LS_RECORD_PROMPT) {
-        LS_TRY(given_of(record, "chat_template_kwargs", JSON_OBJECT, &out->variables));
-        LS_TRY(given_of(record, "documents", JSON_ARRAY, &out->documents));
-    }
-    return LS_OK;
+    return form == LS_RECORD_PROMPT ? LS_OK : ls_conversation_read_given(record, out);
 }
 
 ls_status ls_conversation_read(json_t *record, const ls_form_keys *keys, ls_record_form form,

@@ -88,6 +88,10 @@ LS_MUST_CHECK ls_status ls_conversation_read(json_t *record, const ls_form_keys 
                                              ls_conversation *conversation_out);
 void ls_conversation_release(ls_conversation *conversation);
 
+/* Reads only what a record gives its template besides messages: tools, variables, documents. They
+ * are the record's. Errors: LS_ERR_DATA for a value of another type. */
+LS_MUST_CHECK ls_status ls_conversation_read_given(json_t *record, ls_conversation *conversation);
+
 /* True for a message of the assistant. */
 bool ls_message_is_answer(const json_t *message);
 

@@ -2,7 +2,6 @@
 #include "data/conversation/recipe.h"
 
 #include "base/assert.h"
-#include "data/conversation/trained.h"
 #include "tokenizer/template/chat_template.h"
 
 #include <ctype.h>
@@ -52,23 +51,7 @@ typedef struct span {
     size_t message, begin, end;
 } span;
 
-/* ---- samples --------------------------------------------------------------------------------- */
-
-void ls_samples_clear(ls_samples *samples)
-{
-    samples->ids.count = 0;
-    samples->count = 0;
-    samples->is_loose = false;
-    ls_text_clear(&samples->text);
-}
-
-void ls_samples_release(ls_samples *samples)
-{
-    ls_token_buffer_release(&samples->ids);
-    ls_text_release(&samples->text);
-    free(samples->ends);
-    *samples = (ls_samples){0};
-}
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static ls_status append_ids(ls_token_buffer *to, const int32_t *ids, size_t count)
 {
@@ -79,25 +62,6 @@ static ls_status append_ids(ls_token_buffer *to, const int32_t *ids, size_t coun
     to->count += count;
     return LS_OK;
 }
-
-/* Ends the sample whose ids were appended. */
-static ls_status end_sample(ls_samples *samples, const char *text, size_t bytes)
-{
-    if (samples->count == samples->capacity) {
-        const size_t capacity = samples->capacity ? 2 * samples->capacity : 64;
-        ls_sample_end *ends = realloc(samples->ends, capacity * sizeof *ends);
-        if (!ends) {
-            return ls_fail(LS_ERR_MEMORY, "not enough memory for %zu samples", capacity);
-        }
-        samples->ends = ends;
-        samples->capacity = capacity;
-    }
-    ls_text_append_bytes(&samples->text, text, bytes);
-    samples->ends[samples->count++] = (ls_sample_end){.ids = samples->ids.count, .text = samples->text.bytes};
-    return LS_OK;
-}
-
-/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static ls_status encode(const work *w, const char *text, size_t bytes, ls_token_buffer *ids)
 {
@@ -218,23 +182,29 @@ static ls_status check_stop(const work *w, const span *s, const char *text, cons
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-static ls_status render(const work *w, size_t count, bool with_prompt, ls_text *text_out)
+ls_status ls_recipe_render(const ls_recipe *recipe, const ls_conversation *from, const json_t *messages,
+                           size_t count, bool with_prompt, ls_text *text_out)
 {
-    json_t *variables = json_copy(w->recipe->variables), *messages = json_array();
+    json_t *variables = json_copy(recipe->variables), *first = json_array();
     for (size_t i = 0; i < count; i++) {
-        json_array_append(messages, json_array_get(w->messages, i));
+        json_array_append(first, json_array_get(messages, i));
     }
-    json_object_set_new(variables, "messages", messages);
+    json_object_set_new(variables, "messages", first);
     json_object_set_new(variables, "add_generation_prompt", json_boolean(with_prompt));
-    json_object_set(variables, "tools", w->from->tools ? w->from->tools : json_null());
+    json_object_set(variables, "tools", from->tools ? from->tools : json_null());
     json_object_set(variables, "documents",
-                    w->from->documents ? (json_t *)(uintptr_t)w->from->documents : json_null());
-    if (w->from->variables) {
-        json_object_update(variables, (json_t *)(uintptr_t)w->from->variables);
+                    from->documents ? (json_t *)(uintptr_t)from->documents : json_null());
+    if (from->variables) {
+        json_object_update(variables, (json_t *)(uintptr_t)from->variables);
     }
-    const ls_status status = ls_chat_template_render(w->recipe->template, variables, text_out);
+    const ls_status status = ls_chat_template_render(recipe->template, variables, text_out);
     json_decref(variables);
     return status;
+}
+
+static ls_status render(const work *w, size_t count, bool with_prompt, ls_text *text_out)
+{
+    return ls_recipe_render(w->recipe, w->from, w->messages, count, with_prompt, text_out);
 }
 
 /* Renders messages whose last one is an answer, with its end. */
@@ -387,7 +357,7 @@ static ls_status make_whole(work *w, const span *spans, size_t count, bool *done
         w->samples->ids.count = before;
         return LS_OK;
     }
-    return end_sample(w->samples, w->whole.data, w->whole.bytes);
+    return ls_samples_end(w->samples, w->whole.bytes);
 }
 
 /* The two pieces, tokenised on their own, are the same text as the whole. */
@@ -441,7 +411,7 @@ static ls_status make_turn(work *w, const span *s)
     LS_TRY(check_stop(w, s, w->turn.data, w->ids.ids + given, w->ids.count - given));
     mark(&w->ids, given, w->ids.count);
     LS_TRY(append_ids(&w->samples->ids, w->ids.ids, w->ids.count));
-    return end_sample(w->samples, w->turn.data, w->turn.bytes);
+    return ls_samples_end(w->samples, w->turn.bytes);
 }
 
 static ls_status make_turns(work *w)
@@ -530,7 +500,7 @@ static ls_status make_pair(work *w, const char *prompt, const char *between, con
     mark(&w->ids, r->loss_on == LS_LOSS_ON_ALL ? 0 : given, w->ids.count);
     LS_TRY(r->bos >= 0 && !has_bos ? append_ids(&w->samples->ids, &r->bos, 1) : LS_OK);
     LS_TRY(append_ids(&w->samples->ids, w->ids.ids, w->ids.count));
-    return end_sample(w->samples, w->turn.data, w->turn.bytes);
+    return ls_samples_end(w->samples, w->turn.bytes);
 }
 
 /* A question and its answer without a template. */
@@ -550,6 +520,15 @@ static ls_status join_conversation(work *w)
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
+
+static void release(work *w)
+{
+    ls_text_release(&w->whole);
+    ls_text_release(&w->prompt);
+    ls_text_release(&w->turn);
+    ls_token_buffer_release(&w->ids);
+    ls_token_buffer_release(&w->prefix);
+}
 
 static ls_status make_samples(work *w)
 {
@@ -580,8 +559,9 @@ ls_status ls_recipe_check_form(const ls_recipe *recipe, ls_record_form form)
         return ls_fail(recipe->template_status, "%s", recipe->template_error);
     }
     return ls_fail(LS_ERR_INVALID,
-                   "the records are %s, which need a chat template, and the model has none: name one with "
-                   "data.template (a .jinja file, or a model's tokenizer_config.json)",
+                   "the records are %s, which need a chat template, and the model has none: name a .jinja "
+                   "file, or a model's tokenizer_config.json, with data.template in a run file, or "
+                   "--template FILE",
                    ls_record_form_name(form));
 }
 
@@ -591,19 +571,14 @@ ls_status ls_recipe_apply(const ls_recipe *recipe, ls_tokenizer_scratch *scratch
     ls_conversation from;
     LS_TRY(ls_recipe_check_form(recipe, form));
     LS_TRY(ls_conversation_read(record, &recipe->keys, form, &from));
-    const size_t ids = samples->ids.count, text = samples->text.bytes, count = samples->count;
+    const size_t ids = samples->ids.count, count = samples->count;
     work w = {.recipe = recipe, .scratch = scratch, .from = &from, .samples = samples};
     const ls_status status = make_samples(&w);
     if (status != LS_OK) {
         samples->ids.count = ids;
-        samples->text.bytes = text;
         samples->count = count;
     }
-    ls_text_release(&w.whole);
-    ls_text_release(&w.prompt);
-    ls_text_release(&w.turn);
-    ls_token_buffer_release(&w.ids);
-    ls_token_buffer_release(&w.prefix);
+    release(&w);
     ls_conversation_release(&from);
     return status;
 }
@@ -666,10 +641,7 @@ static ls_status find_turn_end(ls_recipe *r)
     if (status == LS_OK) {
         status = adopt_end(r, &w, &s);
     }
-    ls_text_release(&w.whole);
-    ls_text_release(&w.prompt);
-    ls_text_release(&w.turn);
-    ls_token_buffer_release(&w.ids);
+    release(&w);
     json_decref(messages);
     return status == LS_ERR_MEMORY ? status : LS_OK;
 }
@@ -784,4 +756,14 @@ bool ls_recipe_skips_bad(const ls_recipe *recipe)
 int32_t ls_recipe_turn_end(const ls_recipe *recipe)
 {
     return recipe->turn_end;
+}
+
+int32_t ls_recipe_bos(const ls_recipe *recipe)
+{
+    return recipe->bos;
+}
+
+bool ls_recipe_has_template(const ls_recipe *recipe)
+{
+    return recipe->template != NULL;
 }

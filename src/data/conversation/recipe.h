@@ -45,6 +45,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/conversation/conversation.h"
+#include "data/conversation/samples.h"
 #include "tokenizer/tokenizer.h"
 
 /* data.loss_on: every answer, every token, or the last answer of each conversation. */
@@ -100,25 +101,6 @@ bool ls_recipe_is_end(const ls_recipe *recipe, int32_t id);
  * LS_ERR_INVALID without one, saying what to set; those of ls_chat_template_open. */
 LS_MUST_CHECK ls_status ls_recipe_check_form(const ls_recipe *recipe, ls_record_form form);
 
-/* Where a sample ends in ls_samples.ids and in ls_samples.text. */
-typedef struct ls_sample_end {
-    size_t ids, text;
-} ls_sample_end;
-
-/* Samples one after another. All zero: empty. */
-typedef struct ls_samples {
-    /* Ids with marks (data/conversation/trained.h). */
-    ls_token_buffer ids;
-    ls_text text;
-    ls_sample_end *ends;
-    size_t count, capacity;
-    /* A generation prompt and a turn differ in white space. */
-    bool is_loose;
-} ls_samples;
-
-void ls_samples_clear(ls_samples *samples);
-void ls_samples_release(ls_samples *samples);
-
 /*
  * Appends the samples of a record, which is changed. On error nothing is appended. Errors:
  * LS_ERR_DATA: what ls_conversation_read refuses; the template refuses, or leaves out an answer or
@@ -127,5 +109,20 @@ void ls_samples_release(ls_samples *samples);
  */
 LS_MUST_CHECK ls_status ls_recipe_apply(const ls_recipe *recipe, ls_tokenizer_scratch *scratch,
                                         json_t *record, ls_record_form form, ls_samples *samples);
+
+/* ---- asking a model as it was trained ---- */
+
+/* What begins a text that no template wrote; -1: nothing. */
+int32_t ls_recipe_bos(const ls_recipe *recipe);
+
+/*
+ * Renders the first `count` messages, with what else the record gives its template (from); with
+ * with_prompt up to where the model answers. The recipe must have a template
+ * (ls_recipe_has_template). Errors: those of ls_chat_template_render.
+ */
+LS_MUST_CHECK ls_status ls_recipe_render(const ls_recipe *recipe, const ls_conversation *from,
+                                         const json_t *messages, size_t count, bool with_prompt,
+                                         ls_text *text_out);
+bool ls_recipe_has_template(const ls_recipe *recipe);
 
 #endif

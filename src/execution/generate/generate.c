@@ -208,7 +208,7 @@ static ls_status check_request(const ls_generator *g, const ls_text_request *r)
 {
     const int64_t vocab = g->model.config->vocab;
     LS_ASSERT(r->count > 0 || r->scores_prompt);
-    LS_ASSERT(r->top_count <= LS_TEXT_TOP_MAX);
+    LS_ASSERT(r->top_count <= LS_TEXT_TOP_MAX && r->scored_from < r->prompt_count + 1);
     if (r->prompt_count == 0) {
         return ls_fail(LS_ERR_INVALID, "the prompt is empty: at least one token is needed to continue from");
     }
@@ -227,12 +227,14 @@ static ls_status check_request(const ls_generator *g, const ls_text_request *r)
     return LS_OK;
 }
 
-/* Tokens that the slot holds already, all but the last of the prompt at most. */
+/* Tokens that the slot holds already and that need no row: all but the last of the prompt, and but
+ * the one before the first that is scored. */
 static int64_t common_tokens(const ls_generator *g, const text *t, const ls_text_request *r)
 {
-    const int64_t most = t->held < (int64_t)r->prompt_count - 1 ? t->held : (int64_t)r->prompt_count - 1;
+    const int64_t unscored = r->scores_prompt ? (int64_t)r->scored_from : (int64_t)r->prompt_count;
+    const int64_t most = t->held < unscored - 1 ? t->held : unscored - 1;
     int64_t same = 0;
-    if (!g->options.keeps_texts || r->scores_prompt || r->prompt_count > (size_t)g->options.capacity) {
+    if (!g->options.keeps_texts || r->prompt_count > (size_t)g->options.capacity) {
         return 0;
     }
     while (same < most && t->tokens[same] == r->prompt[same]) {
@@ -472,13 +474,15 @@ static ls_status score_prompt(ls_generator *g, text *t, int64_t held)
     const ls_text_request *r = &t->request;
     const int64_t rows = t->count - 1 - held < t->new_rows ? t->count - 1 - held : t->new_rows;
     draw_job job = {.g = g, .prompt = t};
-    if (held == 0 && !r->on_token(r->context, t->tokens[0], NULL)) {
+    if (r->scored_from == 0 && held == 0 && !r->on_token(r->context, t->tokens[0], NULL)) {
         end_text(t, LS_TEXT_REFUSED);
     }
+    const int64_t unscored = (int64_t)r->scored_from - 1 - held;
     job.scores = malloc((size_t)g->options.scored * sizeof *job.scores);
     LS_ASSERT(job.scores && "not enough memory for scores");
     ls_status status = LS_OK;
-    for (int64_t done = 0; done < rows && t->is_busy && status == LS_OK; done += g->options.scored) {
+    for (int64_t done = unscored > 0 ? unscored : 0; done < rows && t->is_busy && status == LS_OK;
+         done += g->options.scored) {
         const int64_t now = rows - done < g->options.scored ? rows - done : g->options.scored;
         job.first = held + done + 1;
         status = fetch_logits(g, t->first + done, now);

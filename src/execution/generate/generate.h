@@ -95,10 +95,11 @@ typedef struct ls_text_request {
     ls_sampling sampling;
     bool scores;        /* on_token gets scores */
     bool scores_prompt; /* the prompt's tokens are scored too, and reported first */
+    size_t scored_from; /* with scores_prompt: from this token of the prompt on */
     uint32_t top_count; /* likeliest tokens in the scores, at most LS_TEXT_TOP_MAX */
     /*
      * Called for each new token, and before them, with scores_prompt, for each token of the prompt
-     * (without scores for the first). False ends the text.
+     * from `scored_from` on (without scores for the first of the prompt). False ends the text.
      */
     bool (*on_token)(void *context, int32_t token, const ls_text_scores *scores);
     /* The text's last call; its slot is free. NULL: not called. */

@@ -3,32 +3,40 @@
 
 #include "base/math.h"
 #include "execution/generate/generate.h"
-#include "execution/judge/scorer.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef unsigned long long ull;
 
-enum { SCORED_LEAST = 512 };
+/* Scored texts: places for the likeliest tokens, and rows of logits at once. */
+enum { SCORED_LEAST = 512, SCORED_ROWS = 16 };
 
 typedef struct judge {
     ls_arena *arena;
     const ls_judged_model *model;
-    bool has_specials;
     ls_tokenizer_scratch *scratch;
     ls_token_buffer prompt, whole; /* of the question at hand */
     ls_text_buffer text;
-    ls_scorer *scorer;
-    size_t scored_most; /* tokens that the scorer has room for */
+    ls_generator *generator;
+    size_t scored_most; /* tokens that it has room for */
     uint64_t tokens_max;
 } judge;
 
 /* Adds where the question is to an error that is about its texts. */
-static ls_status fail_at(ls_status status, const ls_quiz *quiz, const ls_quiz_question *q)
+static ls_status fail_at(ls_status status, const ls_quiz_question *q)
 {
-    return status == LS_ERR_DATA && q->line > 0 ? ls_fail_within(status, "%s:%llu", quiz->path, (ull)q->line)
-                                                : status;
+    return (status == LS_ERR_DATA || status == LS_ERR_INVALID) && q->line > 0
+               ? ls_fail_within(status, "%s:%llu", q->path, (ull)q->line)
+               : status;
+}
+
+static ls_status put_first(int32_t token, ls_token_buffer *ids)
+{
+    LS_TRY(ls_token_buffer_reserve(ids, 1));
+    memmove(ids->ids + 1, ids->ids, ids->count++ * sizeof *ids->ids);
+    ids->ids[0] = token;
+    return LS_OK;
 }
 
 static ls_status encode(judge *j, const ls_quiz_question *q, const char *text, size_t bytes,
@@ -36,8 +44,10 @@ static ls_status encode(judge *j, const ls_quiz_question *q, const char *text, s
 {
     const ls_tokenizer *tokenizer = j->model->tokenizer;
     ids->count = 0;
-    return q->is_rendered ? ls_tokenizer_encode_marked(tokenizer, j->scratch, text, bytes, ids)
-                          : ls_tokenizer_encode(tokenizer, j->scratch, text, bytes, j->has_specials, ids);
+    LS_TRY(q->is_marked ? ls_tokenizer_encode_marked(tokenizer, j->scratch, text, bytes, ids)
+                        : ls_tokenizer_encode(tokenizer, j->scratch, text, bytes, false, ids));
+    const bool begins = q->bos < 0 || (ids->count > 0 && ids->ids[0] == q->bos);
+    return begins ? LS_OK : put_first(q->bos, ids);
 }
 
 /* Puts a token before a text that begins with its ending: the one texts begin with, else the one
@@ -50,10 +60,7 @@ static ls_status add_first_token(judge *j, ls_token_buffer *ids)
         return ls_fail(LS_ERR_DATA, "the prompt is empty, and the tokenizer has no token that begins a text: "
                                     "give the record a prompt");
     }
-    LS_TRY(ls_token_buffer_reserve(ids, 1));
-    memmove(ids->ids + 1, ids->ids, ids->count++ * sizeof *ids->ids);
-    ids->ids[0] = token;
-    return LS_OK;
+    return put_first(token, ids);
 }
 
 /* ---- scored answers ---- */
@@ -77,18 +84,34 @@ static double characters(const char *ending)
     return (double)ls_max_u64(count, 1);
 }
 
-/* A scorer for texts of `count` tokens, at most the model's context. A long context costs memory
- * when a text needs it. */
+/* A generator for one text of `count` tokens, at most the model's context. What the next text has
+ * in common with the last is not computed again. A long context costs memory when a text needs it.
+ */
 static ls_status make_room(judge *j, size_t count)
 {
     const size_t context = (size_t)j->model->on_device.config->context;
-    if (j->scorer && count <= j->scored_most) {
+    if (j->generator && count <= j->scored_most) {
         return LS_OK;
     }
-    ls_scorer_destroy(j->scorer);
-    j->scorer = NULL;
+    ls_generator_destroy(j->generator);
+    j->generator = NULL;
     j->scored_most = ls_min_u64(ls_max_u64(2 * count, SCORED_LEAST), context);
-    return ls_scorer_create(&j->model->on_device, (int64_t)j->scored_most, &j->scorer);
+    const ls_generator_options options = {
+        .slots = 1, .capacity = (int64_t)j->scored_most, .scored = SCORED_ROWS, .keeps_texts = true};
+    return ls_generator_create(&j->model->on_device, &options, &j->generator);
+}
+
+typedef struct ending_score {
+    double log_probability; /* sum over the tokens of the ending, natural logarithm */
+    bool is_likeliest;      /* each token is the likeliest at its place */
+} ending_score;
+
+static bool add_score(void *context, int32_t token, const ls_text_scores *scores)
+{
+    ending_score *score = context;
+    score->log_probability += scores->logprob;
+    score->is_likeliest &= scores->top[0] == token;
+    return true;
 }
 
 static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending, ls_quiz_answer *answer)
@@ -114,10 +137,16 @@ static ls_status score_ending(judge *j, const ls_quiz_question *q, size_t ending
             "%zu: use a model with a longer context",
             ending + 1, j->whole.count - first, context);
     }
-    ls_ending_score score;
-    LS_TRY(make_room(j, j->whole.count - skipped));
-    LS_TRY(ls_scorer_score(j->scorer, j->whole.ids + skipped, j->whole.count - skipped, first - skipped,
-                           &score));
+    ending_score score = {.is_likeliest = true};
+    const ls_text_request request = {.prompt = j->whole.ids + skipped,
+                                     .prompt_count = j->whole.count - skipped,
+                                     .scores_prompt = true,
+                                     .scored_from = first - skipped,
+                                     .top_count = 1,
+                                     .on_token = add_score,
+                                     .context = &score};
+    LS_TRY(make_room(j, request.prompt_count));
+    LS_TRY(ls_generator_run(j->generator, &request));
     if (!isfinite(score.log_probability)) {
         return ls_fail(LS_ERR_FAILED,
                        "a log-probability is not finite (%f): the model's weights hold values "
@@ -158,7 +187,6 @@ typedef struct writer {
 
 typedef struct desk {
     judge *judge;
-    ls_generator *generator;
     writer writers[WRITERS_MAX];
     size_t slots;
 } desk;
@@ -215,7 +243,7 @@ static ls_status open_desk(desk *d, const ls_quiz *quiz)
     }
     for (size_t i = 0; i < quiz->count; i++) {
         const ls_status status = encode_prompt(j, &quiz->items[i]);
-        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, &quiz->items[i]));
+        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, &quiz->items[i]));
         longest = ls_max_u64(longest, j->prompt.count);
     }
     ls_generator_options options = {
@@ -223,7 +251,7 @@ static ls_status open_desk(desk *d, const ls_quiz *quiz)
     LS_TRY(ls_generator_memory(&j->model->on_device, &options, &slot_bytes, &other_bytes));
     d->slots = ls_clamp_u64(writers_bytes_max / ls_max_u64(slot_bytes, 1), 1, WRITERS_MAX);
     options.slots = (int64_t)d->slots;
-    LS_TRY(ls_generator_create(&j->model->on_device, &options, &d->generator));
+    LS_TRY(ls_generator_create(&j->model->on_device, &options, &j->generator));
     for (size_t i = 0; i < d->slots; i++) {
         LS_TRY(ls_token_buffer_reserve(&d->writers[i].ids, j->tokens_max));
     }
@@ -250,21 +278,21 @@ static ls_status start_writer(desk *d, writer *w, const ls_quiz_question *q, ls_
                                      .on_end = end_text,
                                      .context = w};
     size_t slot;
-    return ls_generator_start(d->generator, &request, &slot);
+    return ls_generator_start(j->generator, &request, &slot);
 }
 
 /* Starts answers in free places, takes a step, and takes down the answers that have ended. */
 static ls_status write_answers(desk *d, const ls_quiz *quiz, ls_quiz_answer *answers)
 {
-    for (size_t next = 0; next < quiz->count || ls_generator_texts(d->generator) > 0;) {
+    for (size_t next = 0; next < quiz->count || ls_generator_texts(d->judge->generator) > 0;) {
         for (size_t i = 0; i < d->slots && next < quiz->count; i++) {
             if (!d->writers[i].question) {
                 const ls_quiz_question *q = &quiz->items[next];
                 const ls_status status = start_writer(d, &d->writers[i], q, &answers[next++]);
-                LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, q));
+                LS_TRY(status == LS_OK ? LS_OK : fail_at(status, q));
             }
         }
-        LS_TRY(ls_generator_step(d->generator));
+        LS_TRY(ls_generator_step(d->judge->generator));
         for (size_t i = 0; i < d->slots; i++) {
             if (d->writers[i].question && d->writers[i].has_ended) {
                 LS_TRY(decode_answer(d->judge, &d->writers[i]));
@@ -283,7 +311,6 @@ static ls_status write_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answer
     for (size_t i = 0; i < WRITERS_MAX; i++) {
         ls_token_buffer_release(&d.writers[i].ids);
     }
-    ls_generator_destroy(d.generator);
     return status;
 }
 
@@ -293,7 +320,7 @@ static ls_status score_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answer
 {
     for (size_t i = 0; i < quiz->count; i++) {
         const ls_status status = choose(j, &quiz->items[i], &answers[i]);
-        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, quiz, &quiz->items[i]));
+        LS_TRY(status == LS_OK ? LS_OK : fail_at(status, &quiz->items[i]));
     }
     return LS_OK;
 }
@@ -301,12 +328,12 @@ static ls_status score_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answer
 ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_quiz *quiz,
                           uint64_t tokens_max, ls_quiz_answer *answers_out)
 {
-    judge j = {.arena = arena, .model = model, .tokens_max = tokens_max, .has_specials = quiz->has_specials};
+    judge j = {.arena = arena, .model = model, .tokens_max = tokens_max};
     ls_status status = ls_tokenizer_scratch_create(model->tokenizer, &j.scratch);
     if (status == LS_OK) {
         status = (quiz->items[0].endings ? score_all : write_all)(&j, quiz, answers_out);
     }
-    ls_scorer_destroy(j.scorer);
+    ls_generator_destroy(j.generator);
     ls_tokenizer_scratch_destroy(j.scratch);
     ls_token_buffer_release(&j.prompt);
     ls_token_buffer_release(&j.whole);

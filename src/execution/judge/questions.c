@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/judge/questions.h"
 
-#include "base/file.h"
-#include "data/conversation/conversation.h"
-#include "data/jsonl.h"
+#include "data/record_walk.h"
 #include "execution/judge/match.h"
 
 #include <string.h>
@@ -63,53 +61,44 @@ ls_quiz_question *ls_question_add(const ls_question_line *line, ls_quiz *quiz)
         quiz->items = items;
     }
     ls_quiz_question *question = &quiz->items[quiz->count++];
-    *question = (ls_quiz_question){.line = line->number};
+    *question = (ls_quiz_question){.path = line->path, .line = line->number, .bos = -1};
     return question;
 }
 
-static ls_status read_line(ls_arena *arena, const ls_jsonl_line *line, ls_question_reader read, void *context,
-                           ls_quiz *questions)
-{
-    const char *name = ls_arena_printf(arena, "%s:%llu", line->path, (ull)line->number);
-    json_t *root = NULL;
-    LS_TRY(ls_jsonl_check(line));
-    LS_TRY(ls_json_parse(line->data, line->bytes, name, &root));
-    const ls_question_line given = {arena, line->path, line->number, root};
-    const ls_status status = json_is_object(root)
-                                 ? read(context, &given, questions)
-                                 : ls_fail(LS_ERR_DATA, "%s: the line is not a JSON object", name);
-    json_decref(root);
-    return status;
-}
+/* What the walk over a file calls. */
+typedef struct lines_reader {
+    ls_arena *arena;
+    ls_question_reader read;
+    void *context;
+    ls_quiz *quiz;
+} lines_reader;
 
-static ls_status read_map(ls_arena *arena, const ls_file_map *map, ls_question_reader read, void *context,
-                          ls_quiz *questions)
+static ls_status read_line(void *context, const ls_walked *walked, ls_status read)
 {
-    ls_jsonl_line line = {.path = questions->path, .data = (const char *)map->data};
-    for (size_t at = 0; at < map->bytes; at += line.bytes + 1) {
-        line.number++;
-        line.data = (const char *)map->data + at;
-        const char *end = memchr(line.data, '\n', map->bytes - at);
-        line.bytes = end ? (size_t)(end - line.data) : map->bytes - at;
-        if (!ls_jsonl_is_blank(line.data, line.bytes)) {
-            LS_TRY(read_line(arena, &line, read, context, questions));
-        }
-    }
-    return questions->count > 0 ? LS_OK : ls_fail(LS_ERR_DATA, "%s has no records", questions->path);
+    const lines_reader *r = context;
+    const ls_question_line line = {r->arena, walked->file->path, walked->line, walked->object};
+    LS_TRY(read);
+    return json_is_object(line.record)
+               ? r->read(r->context, &line, r->quiz)
+               : ls_fail(LS_ERR_DATA, "%s:%llu: the line is not a JSON object", line.path, (ull)line.number);
 }
 
 ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read, void *context,
                                   ls_quiz *questions_out)
 {
-    ls_file_map map;
-    LS_TRY(ls_file_map_open(path, &map));
-    ls_quiz questions = {.path = ls_arena_strdup(arena, path)};
-    const ls_status status = read_map(arena, &map, read, context, &questions);
-    ls_file_map_close(&map);
-    if (status == LS_OK) {
-        *questions_out = questions;
+    ls_quiz quiz = {.path = path};
+    lines_reader reader = {arena, read, context, &quiz};
+    ls_record_walk walk = {.on_record = read_line, .context = &reader};
+    const ls_corpus_query query = {.patterns = &path, .pattern_count = 1};
+    ls_corpus_file *files = NULL;
+    size_t count = 0;
+    LS_TRY(ls_corpus_expand(arena, &query, &files, &count));
+    LS_TRY(ls_records_walk(&walk, files, count));
+    if (quiz.count == 0) {
+        return ls_fail(LS_ERR_DATA, "%s has no records", path);
     }
-    return status;
+    *questions_out = quiz;
+    return LS_OK;
 }
 
 /* ---- records ---- */
@@ -150,13 +139,32 @@ static const char *join(ls_arena *arena, const json_t *messages)
     return joined;
 }
 
-/* The text of a prompt by the template. */
-static ls_status render(const records_reader *reader, const ls_question_line *line, json_t *prompt,
-                        ls_quiz_question *question)
+/* The text of a prompt, a user's message or a list of messages, by the template. */
+static ls_status render(ls_arena *arena, const ls_recipe *recipe, const ls_conversation *given,
+                        json_t *prompt, ls_quiz_question *question)
 {
-    const ls_prompt_maker *maker = reader->keys->maker;
-    question->is_rendered = true;
-    return maker->make(maker->context, line->arena, line->record, prompt, &question->prompt);
+    ls_text text = {0};
+    json_t *messages = json_is_array(prompt) ? json_incref(prompt)
+                                             : json_pack("[{s:s, s:O}]", "role", "user", "content", prompt);
+    const ls_status status =
+        ls_recipe_render(recipe, given, messages, json_array_size(messages), true, &text);
+    if (status == LS_OK) {
+        question->prompt = ls_arena_strdup(arena, ls_text_string(&text));
+        question->is_marked = true;
+        question->bos = -1;
+    }
+    ls_text_release(&text);
+    json_decref(messages);
+    return status;
+}
+
+/* The same for a prompt of a record with what else it gives its template. */
+static ls_status render_given(const records_reader *reader, const ls_question_line *line, json_t *prompt,
+                              ls_quiz_question *question)
+{
+    ls_conversation given = {0};
+    LS_TRY(ls_conversation_read_given(line->record, &given));
+    return render(line->arena, reader->keys->recipe, &given, prompt, question);
 }
 
 /* Takes the expected answer off the end of a conversation: the assistant's last message, with what
@@ -181,19 +189,17 @@ static ls_status read_messages(const records_reader *reader, const ls_question_l
 {
     size_t i;
     json_t *messages;
-    if (!reader->keys->maker && !conversation->may_join) {
-        return ls_fail(LS_ERR_DATA,
-                       "the prompt is a list of messages, and the model has no chat template: give "
-                       "one with --template FILE");
-    }
+    const ls_recipe *recipe = reader->keys->recipe;
     json_array_foreach(conversation->conversations, i, messages)
     {
         ls_quiz_question *question = ls_question_add(line, questions);
         question->expected = take_answer(reader, line->arena, messages);
-        if (reader->keys->maker) {
-            LS_TRY(render(reader, line, messages, question));
+        if (ls_recipe_has_template(recipe)) {
+            LS_TRY(render(line->arena, recipe, conversation, messages, question));
         } else {
             question->prompt = join(line->arena, messages);
+            question->is_marked = true;
+            question->bos = ls_recipe_bos(recipe);
         }
     }
     return LS_OK;
@@ -203,14 +209,14 @@ static ls_status read_messages(const records_reader *reader, const ls_question_l
 static ls_status read_pair(const records_reader *reader, const ls_question_line *line,
                            const ls_conversation *conversation, ls_quiz *questions)
 {
-    const ls_quiz_keys *keys = reader->keys;
     ls_quiz_question *question = ls_question_add(line, questions);
     question->prompt = ls_arena_strdup(line->arena, conversation->prompt);
     question->expected = ls_arena_strdup(line->arena, conversation->completion);
-    if (!keys->maker || !keys->makes_all) {
-        return LS_OK;
-    }
-    return render(reader, line, json_object_get(line->record, "prompt"), question);
+    question->is_marked = true;
+    question->bos = ls_recipe_bos(reader->keys->recipe);
+    return reader->keys->makes_all
+               ? render_given(reader, line, json_object_get(line->record, "prompt"), question)
+               : LS_OK;
 }
 
 /* Reads a record as training would, if it has one of the forms of training. */
@@ -226,7 +232,9 @@ static ls_status read_trained(const records_reader *reader, const ls_question_li
         ls_error_clear();
         return LS_OK;
     }
-    ls_status status = ls_conversation_read(line->record, &keys, form, &conversation);
+    ls_status status = ls_recipe_check_form(reader->keys->recipe, form);
+    LS_TRY(status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number));
+    status = ls_conversation_read(line->record, &keys, form, &conversation);
     if (status != LS_OK && reader->keys->label[0]) {
         ls_error_clear(); /* a record with a label needs no answer */
         return LS_OK;
@@ -240,24 +248,19 @@ static ls_status read_trained(const records_reader *reader, const ls_question_li
     return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
 }
 
-/* The text under the prompt's key, or what the template makes of a list of messages. */
+/* The text under the prompt's key, or what the template makes of it or of a list of messages. */
 static ls_status read_prompt(const records_reader *reader, const ls_question_line *line, ls_quiz *questions)
 {
     const ls_quiz_keys *keys = reader->keys;
     json_t *value = json_object_get(line->record, reader->prompt_key);
-    const bool is_list = json_is_array(value);
     ls_quiz_question *question = ls_question_add(line, questions);
-    if (is_list && !keys->maker) {
-        return ls_fail(LS_ERR_DATA,
-                       "%s:%llu: the prompt is a list of messages, and the model has no chat "
-                       "template: give one with --template FILE",
-                       line->path, (ull)line->number);
-    }
-    if (is_list || (value && keys->maker && keys->makes_all)) {
-        const ls_status status = render(reader, line, value, question);
+    if (json_is_array(value) || (json_is_string(value) && keys->makes_all)) {
+        ls_status status = ls_recipe_check_form(keys->recipe, LS_RECORD_MESSAGES);
+        status = status == LS_OK ? render_given(reader, line, value, question) : status;
         return status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", line->path, (ull)line->number);
     }
     question->prompt = value ? ls_question_text(line->arena, value) : NULL;
+    question->bos = ls_recipe_bos(keys->recipe);
     if (!question->prompt || !question->prompt[0]) {
         return ls_question_without(line, reader->prompt_key,
                                    "a text (--prompt-field names the key of the prompt)");
@@ -334,7 +337,7 @@ static ls_status collect_labels(ls_arena *arena, const ls_quiz *questions, const
             return ls_fail(LS_ERR_DATA,
                            "%s:%llu: more than %d different labels: name the choices in --choices, or leave "
                            "out --choices, and the model writes its answers",
-                           questions->path, (ull)questions->items[i].line, CHOICES_MAX);
+                           questions->items[i].path, (ull)questions->items[i].line, CHOICES_MAX);
         }
         labels[count++] = label;
     }
@@ -350,7 +353,7 @@ static ls_status check_labels(const ls_quiz *quiz)
             return ls_fail(
                 LS_ERR_DATA,
                 "%s:%llu: no label found in this record: give the key that holds the label with --label",
-                quiz->path, (ull)quiz->items[i].line);
+                quiz->items[i].path, (ull)quiz->items[i].line);
         }
     }
     return LS_OK;
@@ -376,8 +379,8 @@ static ls_status set_choices(ls_arena *arena, const ls_quiz_keys *keys, ls_quiz 
         q->right = find_choice(choices, count, q->expected);
         if (q->right == count) {
             return ls_fail(LS_ERR_DATA,
-                           "%s:%llu: the label '%.60s' is not one of the %zu choices of --choices",
-                           questions->path, (ull)q->line, q->expected, count);
+                           "%s:%llu: the label '%.60s' is not one of the %zu choices of --choices", q->path,
+                           (ull)q->line, q->expected, count);
         }
         q->endings = choices;
         q->ending_count = count;
@@ -390,14 +393,32 @@ ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_
 {
     records_reader reader = {.keys = keys};
     ls_quiz questions = {0};
+    LS_TRY(keys->makes_all ? ls_recipe_check_form(keys->recipe, LS_RECORD_MESSAGES) : LS_OK);
     LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;
-    questions.has_specials = true;
     if (keys->choice_count > 0) {
         LS_TRY(check_labels(&questions));
         LS_TRY(set_choices(arena, keys, &questions));
     }
     *questions_out = questions;
+    return LS_OK;
+}
+
+ls_status ls_questions_of_prompt(ls_arena *arena, const ls_recipe *recipe, const char *prompt,
+                                 ls_quiz *questions_out)
+{
+    ls_quiz_question *question = ls_arena_new(arena, ls_quiz_question, 1);
+    *question = (ls_quiz_question){.path = "", .prompt = prompt, .bos = ls_recipe_bos(recipe)};
+    if (ls_recipe_has_template(recipe)) {
+        json_t *text = json_string(prompt);
+        if (!text) {
+            return ls_fail(LS_ERR_INVALID, "--prompt is not valid UTF-8");
+        }
+        const ls_status status = render(arena, recipe, &(ls_conversation){0}, text, question);
+        json_decref(text);
+        LS_TRY(status);
+    }
+    *questions_out = (ls_quiz){.path = "", .items = question, .count = 1};
     return LS_OK;
 }

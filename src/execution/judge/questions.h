@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Questions: what a model is judged by, read from JSON lines.
+ * Questions: what a model is judged by, read from files of records (data/records.h).
  *
  * Records are a team's own: a prompt, and the label or answer that was expected. Tasks are public
  * multiple-choice files, whose form is known by the name of the task or by the keys of the records:
@@ -29,13 +29,16 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "data/conversation/recipe.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct ls_quiz_question {
-    uint64_t line; /* of the file, from 1 */
+    /* file and line, from 1; 0: from no file */
+    const char *path;
+    uint64_t line;
     /* what the model continues; with `prompts`, that of the right ending */
     const char *prompt;
     /* (ending_count) a prompt for each ending; NULL: `prompt` for all */
@@ -47,8 +50,10 @@ typedef struct ls_quiz_question {
     size_t right;
     /* the label or answer of the record; NULL for a record without one */
     const char *expected;
-    /* A chat template wrote `prompt`: special tokens in it are those tokens, and none is added. */
-    bool is_rendered;
+    /* As in training on the record: special tokens that the texts name are those tokens. */
+    bool is_marked;
+    /* Goes before a text that does not begin with it; -1: nothing. */
+    int32_t bos;
 } ls_quiz_question;
 
 typedef struct ls_quiz {
@@ -56,19 +61,9 @@ typedef struct ls_quiz {
     ls_quiz_question *items;
     size_t count, capacity;
     const char *form; /* of a task: "hellaswag", ... */
-    /* What the tokenizer puts before a text (bos) goes before a prompt that no template wrote.
-     * False for a task. */
-    bool has_specials;
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
 } ls_quiz;
-
-/* Makes the text that a model continues out of a record's prompt, for example by a template. */
-typedef struct ls_prompt_maker {
-    /* prompt: a string or a list of messages of `record`; the text is in `arena` */
-    ls_status (*make)(void *context, ls_arena *arena, json_t *record, json_t *prompt, const char **text_out);
-    void *context;
-} ls_prompt_maker;
 
 typedef struct ls_quiz_keys {
     /* "": records of the forms of training (data/conversation/conversation.h) are read as there; of
@@ -79,9 +74,10 @@ typedef struct ls_quiz_keys {
     /* what may be answered; NULL: anything. One name "auto": the labels of the file */
     const char *const *choices;
     size_t choice_count;
-    /* Makes prompts of conversations, and with `makes_all` of any text. NULL: conversations of one
-     * question are joined, as in training; others can't be asked. */
-    const ls_prompt_maker *maker;
+    /* How the model was trained: its template makes prompts of conversations, and with `makes_all`
+     * of any text. Without one, conversations of one question are joined, as in training; others
+     * can't be asked. */
+    const ls_recipe *recipe;
     bool makes_all;
 } ls_quiz_keys;
 
@@ -91,11 +87,16 @@ typedef struct ls_quiz_keys {
  * A record of several conversations gives a question for each. With choices, each record's label
  * must be one of them; the endings of all questions are then one list, in the order of the choices.
  *
- * Errors, with path and line: LS_ERR_DATA for a line that is no JSON object, a record without the
+ * Errors, with path and line: LS_ERR_DATA for a record that is no JSON object, a record without the
  * prompt or the label, a label that is no choice, a file without records; LS_ERR_NOT_FOUND.
  */
 LS_MUST_CHECK ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_quiz_keys *keys,
                                                   ls_quiz *questions_out);
+
+/* The one question `prompt`, as a user's message if the recipe has a template. Errors:
+ * LS_ERR_INVALID for text that is not UTF-8; those of ls_recipe_render. */
+LS_MUST_CHECK ls_status ls_questions_of_prompt(ls_arena *arena, const ls_recipe *recipe, const char *prompt,
+                                               ls_quiz *questions_out);
 
 /*
  * Reads a task. name: of the task; where it begins with the name of a form, it decides about the
@@ -108,7 +109,7 @@ LS_MUST_CHECK ls_status ls_questions_read_task(ls_arena *arena, const char *name
 
 /* ---- for the two readers ---- */
 
-/* One object of a file of JSON lines. */
+/* One record of a file. */
 typedef struct ls_question_line {
     ls_arena *arena;
     const char *path;
@@ -116,13 +117,13 @@ typedef struct ls_question_line {
     json_t *record;
 } ls_question_line;
 
-/* Adds the questions of a line to the quiz. */
+/* Adds the questions of a record to the quiz. */
 typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *line, ls_quiz *quiz);
 
 /* Adds a question of the line, valid until the next one is added. */
 ls_quiz_question *ls_question_add(const ls_question_line *line, ls_quiz *quiz);
 
-/* Reads all lines of a file that are not blank. Errors: those of `read`; LS_ERR_DATA. */
+/* Reads the records of a file, a folder or a pattern. Errors: those of `read`; LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read,
                                                 void *context, ls_quiz *questions_out);
 

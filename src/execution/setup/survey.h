@@ -15,7 +15,7 @@
 typedef struct ls_survey {
     ls_record_form form;
     const char *template_name; /* of the chat template that was used; NULL: none */
-    uint64_t files, bytes;
+    uint64_t bytes;
     /* What was read. A sample is what is trained as one: a record, a document, or one answer of a
      * conversation. */
     uint64_t records, samples, tokens, trained;

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "execution/train/model_file.h"
+#include "base/text.h"
 #include "tokenizer/template/template_source.h"
 
 #include <string.h>
@@ -70,6 +70,15 @@ static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, 
                                  named);
 }
 
+ls_form_keys ls_run_form_keys(const ls_run_file *run)
+{
+    const ls_run_data *data = &run->data;
+    return (ls_form_keys){.format = (ls_record_format)data->format,
+                          .text = data->field[0] ? data->field : "text",
+                          .prompt = data->prompt_field,
+                          .completion = data->completion_field};
+}
+
 static const char *today(ls_arena *arena)
 {
     const time_t now = (time_t)ls_clock_wall_s();
@@ -89,10 +98,7 @@ static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const l
         data->template_date = today(arena);
     }
     const ls_recipe_options options = {
-        .keys = {.format = (ls_record_format)data->format,
-                 .text = data->field[0] ? data->field : "text",
-                 .prompt = data->prompt_field,
-                 .completion = data->completion_field},
+        .keys = ls_run_form_keys(o->run),
         .loss_on = (ls_loss_on)data->loss_on,
         .skip_bad = data->bad_records == LS_RUN_BAD_SKIP,
         .template_source = s->text,
@@ -122,6 +128,31 @@ ls_status ls_run_recipe_open(ls_arena *arena, const ls_run_recipe_options *optio
         options->run->tokenizer.kind != LS_TOKENIZER_FILE && strcmp(options->run->data.template, "auto") == 0;
     *recipe_out = recipe;
     return LS_OK;
+}
+
+ls_status ls_run_file_of_data(ls_arena *arena, const char *name, const char *data,
+                              const char *const *overrides, size_t override_count, ls_run_file *run_out)
+{
+    ls_text text = {0};
+    ls_text_printf(&text, "name: %s\ndata: {train: [", name);
+    ls_text_append_quoted(&text, data);
+    ls_text_append(&text, "]}\n");
+    const ls_status status =
+        ls_run_file_parse(text.data, text.bytes, name, overrides, override_count, arena, run_out);
+    ls_text_release(&text);
+    return status;
+}
+
+ls_status ls_run_recipe_of_model(ls_arena *arena, ls_run_file *run, const ls_model_file *model,
+                                 const ls_tokenizer *tokenizer, ls_run_recipe *recipe_out)
+{
+    static const ls_model_config none = {.bos_id = -1, .eos_id = -1, .pad_id = -1};
+    ls_run_recipe_options options = {
+        .run = run, .tokenizer = tokenizer, .config = model ? &model->config : &none};
+    ls_hf_file *files = NULL;
+    LS_TRY(model ? ls_model_file_carried(model, arena, &files, &options.file_count) : LS_OK);
+    options.files = files;
+    return ls_run_recipe_open(arena, &options, recipe_out);
 }
 
 void ls_run_recipe_carry(ls_arena *arena, const ls_run_recipe *recipe, const ls_tokenizer *tokenizer,

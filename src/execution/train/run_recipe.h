@@ -10,6 +10,7 @@
 #include "config/run_file.h"
 #include "data/conversation/recipe.h"
 #include "data/held_out.h"
+#include "execution/train/model_file.h"
 #include "model/config.h"
 #include "model/huggingface.h"
 #include "tokenizer/tokenizer.h"
@@ -43,6 +44,21 @@ typedef struct ls_run_recipe {
 LS_MUST_CHECK ls_status ls_run_recipe_open(ls_arena *arena, const ls_run_recipe_options *options,
                                            ls_run_recipe *recipe_out);
 
+/* ---- without a run ---- */
+
+/* The run file of a run that would train on `data`, a path or a pattern, with defaults for what the
+ * overrides ("key=value") leave open. `name` is for messages. Errors: those of ls_run_file_parse.
+ */
+LS_MUST_CHECK ls_status ls_run_file_of_data(ls_arena *arena, const char *name, const char *data,
+                                            const char *const *overrides, size_t override_count,
+                                            ls_run_file *run_out);
+
+/* The recipe of such a run on `model`, or on none (NULL), with its template and special tokens. */
+LS_MUST_CHECK ls_status ls_run_recipe_of_model(ls_arena *arena, ls_run_file *run, const ls_model_file *model,
+                                               const ls_tokenizer *tokenizer, ls_run_recipe *recipe_out);
+
+/* ---- what a run keeps ---- */
+
 /*
  * Makes the files that a model of this run carries hold the template it was trained with, as
  * chat_template.jinja, unless they are `files` of the options, which hold it already. `tokenizer`
@@ -50,6 +66,9 @@ LS_MUST_CHECK ls_status ls_run_recipe_open(ls_arena *arena, const ls_run_recipe_
  */
 void ls_run_recipe_carry(ls_arena *arena, const ls_run_recipe *recipe, const ls_tokenizer *tokenizer,
                          ls_hf_file **files, size_t *count);
+
+/* What data.format, data.field, data.prompt_field and data.completion_field say. */
+ls_form_keys ls_run_form_keys(const ls_run_file *run);
 
 /* What data.split_key and data.split_time say. */
 ls_held_out_rule ls_run_held_out_rule(const ls_run_file *run);

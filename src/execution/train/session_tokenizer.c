@@ -34,10 +34,10 @@ static ls_status train_tokenizer(ls_session *session, const char *run_dir)
                                    .pattern_count = all.pattern_count,
                                    .field = session->run.data.field,
                                    .fields = all.fields};
-    size_t file_count = 0;
-    ls_corpus_file *files = NULL;
-    LS_TRY(ls_corpus_expand(session->arena, &query, &files, &file_count));
-    return ls_tokenizer_train_on(files, file_count, &options, &session->tokenizer);
+    ls_tokenizer_corpus corpus = {.keys = ls_run_form_keys(&session->run),
+                                  .skips_bad = session->run.data.bad_records == LS_RUN_BAD_SKIP};
+    LS_TRY(ls_corpus_expand(session->arena, &query, &corpus.files, &corpus.count));
+    return ls_tokenizer_train_on(&corpus, &options, &session->tokenizer);
 }
 
 /* A model may have no tokenizer, and token files need none. The files that belong to it are read

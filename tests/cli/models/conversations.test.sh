@@ -105,6 +105,13 @@ says 'no roles today'
 train 2 --dry-run --set data.prompt_field=q
 says 'data.completion_field is not: set both'
 
+# A tokenizer is learned from what the records say.
+train 0 --dry-run --set tokenizer.kind=train --set tokenizer.vocab=300 --set tokenizer.file=
+head -1 chats.jsonl >said.jsonl
+expect 0 "$LOCKSTEP" tokenize train said.jsonl qa.jsonl --vocab 300 -o said.json
+expect 3 "$LOCKSTEP" tokenize train chats.jsonl --vocab 300 -o said.json
+says "chats.jsonl:2" "no answer of the assistant"
+
 # A run: the same bits for any ranks and threads and after a resume; the checkpoint has the template.
 train 0 --json
 hash=$(field "$out" state_hash)

@@ -67,8 +67,8 @@ PY
 echo "{{ messages[0]['content'] }}{% if not add_generation_prompt %}{{ messages[1]['content'] }}{% endif %}" >plain.jinja
 expect 0 "$LOCKSTEP" eval trained --records chat.jsonl --template plain.jinja --choices auto --json
 same "messages by a template" "$(field "$out" prompt_field accuracy log_probability)" "messages $(field first.json accuracy log_probability)"
-expect 3 "$LOCKSTEP" eval trained --records chat.jsonl
-says "chat.jsonl:1" "has no chat template" "--template FILE"
+expect 2 "$LOCKSTEP" eval trained --records chat.jsonl
+says "chat.jsonl:1" "need a chat template" "--template FILE"
 echo "{{ raise_exception('no such role') }}" >refuses.jinja
 expect 3 "$LOCKSTEP" eval trained --records chat.jsonl --template refuses.jinja
 says "chat.jsonl:1" "no such role"
@@ -103,6 +103,15 @@ plain=$(field "$out" log_probability)
 expect 0 "$LOCKSTEP" eval marked --records records.jsonl --prompt-field question --label answer --choices auto --json --limit 3 --template marked.jinja
 same "the first token by a template" "$(field "$out" log_probability)" "$plain"
 
+# So are those that a prompt and its completion name, as in training: <s> before a prompt is the token that texts begin with.
+pairs() { for colour in blue red; do printf '{"prompt": "%sThe sky is", "completion": " %s"}\n' "$1" $colour; done >pairs.jsonl; }
+pairs ""
+expect 0 "$LOCKSTEP" eval marked --records pairs.jsonl --choices auto --json
+plain=$(field "$out" log_probability)
+pairs "<s>"
+expect 0 "$LOCKSTEP" eval marked --records pairs.jsonl --choices auto --json
+same "a pair with the first token" "$(field "$out" log_probability)" "$plain"
+
 # ---- wrong input ----
 
 records() { "$LOCKSTEP" eval trained --records "$@"; }
@@ -131,7 +140,7 @@ expect 3 records broken.jsonl --label answer
 says "broken.jsonl:1" "with a text or a number"
 : >broken.jsonl
 expect 3 records broken.jsonl --label answer
-says "no records"
+says "broken.jsonl is empty"
 expect 2 "$LOCKSTEP" eval trained --tasks tasks.jsonl
 says "NAME=FILE"
 expect 2 "$LOCKSTEP" eval trained --tasks own=tasks.jsonl --shots 30

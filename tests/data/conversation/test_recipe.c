@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "data/conversation/recipe.h"
-#include "data/conversation/trained.h"
+#include "data/conversation/samples.h"
 
 #include <string.h>
 

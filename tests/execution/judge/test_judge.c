@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "execution/judge/judge.h"
-#include "execution/judge/scorer.h"
 #include "execution/train/evaluate.h"
 #include "execution/train/model_file.h"
 
@@ -252,42 +251,50 @@ static double loss_of(const model *m, int32_t *tokens, size_t count)
     return result.loss * (double)result.tokens;
 }
 
-static void scorer_score_is_that_of_the_whole_text(void **state)
+/* The log-probability of the text after its first token, one ending of a question with two. */
+static double score_of(const model *m, ls_tokenizer *tokenizer, const char *before, const char *text)
+{
+    ls_arena arena = {0};
+    const char *const endings[] = {before, text + 1};
+    const char first[] = {text[0], '\0'};
+    ls_quiz_question items[] = {{.prompt = first, .endings = endings, .ending_count = 2, .bos = -1}};
+    const ls_judged_model judged = {.on_device = m->on_device, .tokenizer = tokenizer};
+    ls_quiz_answer answers[1] = {0};
+    assert_int_equal(ls_judge_answer(&arena, &judged, &(ls_quiz){.items = items, .count = 1}, 1, answers),
+                     LS_OK);
+    const double score = answers[0].scores[1];
+    ls_arena_release(&arena);
+    return score;
+}
+
+static void judge_answer_scores_the_whole_text(void **state)
 {
     (void)state;
     static const char *const names[] = {"gpt2", "llama", "mistral", "qwen3"};
+    ls_tokenizer *bytes = NULL;
+    assert_int_equal(ls_tokenizer_create_bytes(&bytes), LS_OK);
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         model one, two;
         model_open(&one, names[n], 1);
         model_open(&two, names[n], 2);
         const size_t context = (size_t)one.file->config.context, count = context < 90 ? context : 90;
         int32_t tokens[90];
+        char text[91] = "";
         for (size_t i = 0; i < count; i++) {
-            tokens[i] = (int32_t)((i * 7 + i * i) % (size_t)one.file->config.vocab);
+            text[i] = (char)(1 + (i * 7 + i * i) % ((size_t)one.file->config.vocab - 1) % 127);
+            tokens[i] = (int32_t)(unsigned char)text[i];
         }
-        ls_scorer *fresh = NULL, *used = NULL;
-        ls_ending_score whole, part, again;
-        assert_int_equal(ls_scorer_create(&one.on_device, (int64_t)context, &fresh), LS_OK);
-        assert_int_equal(ls_scorer_create(&two.on_device, (int64_t)count, &used), LS_OK);
-        assert_int_equal(ls_scorer_score(fresh, tokens, count, 1, &whole), LS_OK);
-        assert_float_equal(-whole.log_probability, loss_of(&one, tokens, count), 1e-9);
-        /* The end of the text, after others with the same beginning: the same bits. */
-        assert_int_equal(ls_scorer_score(used, tokens, count - 5, count - 9, &part), LS_OK);
-        tokens[count - 12]++;
-        assert_int_equal(ls_scorer_score(used, tokens, count, count - 11, &part), LS_OK);
-        tokens[count - 12]--;
-        const uint64_t before = ls_scorer_positions(used);
-        assert_int_equal(ls_scorer_score(used, tokens, count, count - 5, &again), LS_OK);
-        assert_int_equal(ls_scorer_positions(used) - before, 11);
-        assert_int_equal(ls_scorer_score(fresh, tokens, count, count - 5, &part), LS_OK);
-        assert_true(part.log_probability == again.log_probability && part.log_probability != 0.0);
-        tokens[count - 1] = (int32_t)one.file->config.vocab;
-        assert_int_equal(ls_scorer_score(fresh, tokens, count, 1, &whole), LS_ERR_DATA);
-        ls_scorer_destroy(fresh);
-        ls_scorer_destroy(used);
+        const double score = score_of(&one, bytes, "\1", text);
+        assert_float_equal(-score, loss_of(&one, tokens, count), 1e-4);
+        /* After another text with the same beginning, and on two threads: the same bits. */
+        char other[91];
+        memcpy(other, text, sizeof other);
+        other[count - 12] = (char)(other[count - 12] ^ 1);
+        assert_true(score_of(&two, bytes, other + 1, text) == score);
         model_close(&one);
         model_close(&two);
     }
+    ls_tokenizer_destroy(bytes);
 }
 
 /* ---- counting ---- */
@@ -359,7 +366,7 @@ int main(void)
         cmocka_unit_test(paired_p_value_is_mcnemars_exact),
         cmocka_unit_test(read_task_makes_the_prompts_of_each_form),
         cmocka_unit_test(read_task_names_the_line_that_is_wrong),
-        cmocka_unit_test(scorer_score_is_that_of_the_whole_text),
+        cmocka_unit_test(judge_answer_scores_the_whole_text),
         cmocka_unit_test(judge_count_counts_classes),
         cmocka_unit_test(judge_count_matches_texts),
     };
