@@ -2,10 +2,12 @@
 /* Building the ops, values and steps. Placement is plan_place.c, accounting plan_account.c. */
 #include "model/plan_builder.h"
 
+#include <string.h>
+
 enum {
-    LAYER_OPS_MAX = 18,
+    LAYER_OPS_MAX = 20,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 48,
+    LAYER_VALUES_MAX = 50,
     /* forward 18, clones 16, backward 26 */
     LAYER_STEPS_MAX = 60,
     OUTER_MAX = 12
@@ -33,9 +35,9 @@ typedef struct layer_values {
     int32_t low[LINEAR_COUNT], dropped[LINEAR_COUNT];
 } layer_values;
 
-/* A linear and the adapter on it. */
+/* A linear and the adapter on it. copy: of the gradient of its output, with split_backward. */
 typedef struct linear_ops {
-    int32_t linear, dropout, adapter;
+    int32_t linear, dropout, adapter, copy;
 } linear_ops;
 
 typedef struct layer_ops {
@@ -184,7 +186,7 @@ static int32_t add_dropout(builder *b, int32_t in, int which, int32_t *dropped)
  * the first forward pass. */
 static linear_ops with_adapter(builder *b, int32_t linear, int which, layer_values *v)
 {
-    linear_ops ops = {linear, LS_NONE, LS_NONE};
+    linear_ops ops = {linear, LS_NONE, LS_NONE, LS_NONE};
     ls_op found = *op_at(b, linear);
     if (found.weight_in_out) { /* gpt2: one tensor for all segments */
         found.segment_count = 1;
@@ -392,10 +394,24 @@ static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
     }
 }
 
+/* The gradient of the stream changes before the linear's weight gradient is made of it. */
+static int32_t add_copy(builder *b, int32_t from)
+{
+    const int32_t index = add_op(b, LS_OP_ADD);
+    const int32_t copy = add_value(b, "d stream copy", b->n, b->config->width);
+    op_at(b, index)->in[0] = from;
+    op_at(b, index)->out[0] = copy;
+    return index;
+}
+
 /* din, dout: of the linear; its adapter adds to din, with dropout through the gradient of what was
  * dropped. */
-static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din, int32_t dout)
+static void set_linear_gradients(builder *b, linear_ops *ops, int32_t din, int32_t dout)
 {
+    if (b->plan->options.split_backward && dout == b->dstream) {
+        ops->copy = add_copy(b, dout);
+        dout = op_at(b, ops->copy)->out[0];
+    }
     set_pair(b, ops->linear, din, dout);
     if (ops->adapter == LS_NONE) {
         return;
@@ -411,7 +427,7 @@ static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din,
     set_pair(b, ops->adapter, din, dout);
 }
 
-static void set_attention_gradients(builder *b, const layer_ops *ops)
+static void set_attention_gradients(builder *b, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
     const int32_t dattended = add_value(b, "d attention", b->n, b->q);
@@ -432,7 +448,7 @@ static void set_attention_gradients(builder *b, const layer_ops *ops)
     set_norm_gradients(b, ops->norm_1, dnormed, true);
 }
 
-static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops *ops)
+static void set_mlp_gradients(builder *b, const layer_values *v, layer_ops *ops)
 {
     const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
     const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
@@ -475,6 +491,7 @@ static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
 static void add_linear_backward(builder *b, const linear_ops *ops, bool again)
 {
     add_step(b, LS_PHASE_FORWARD, again ? ops->dropout : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, ops->copy);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linear);
@@ -553,12 +570,12 @@ static int64_t chunk_rows_of(const ls_plan_options *options, int64_t rows, int64
     return (even + 63) / 64 * 64;
 }
 
-static void add_head(builder *b, int32_t embedding)
+static void add_head(builder *b)
 {
     const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
     ls_op *op = op_at(b, index);
     op->in[0] = b->plan->hidden;
-    op->weight = b->config->tied ? op_at(b, embedding)->weight : find_parameter(b, "lm_head.weight");
+    op->weight = b->config->tied ? (int32_t)b->plan->layout->table : find_parameter(b, "lm_head.weight");
     op->in_features = b->config->width;
     op->out_features = b->config->vocab;
     op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->config->vocab);
@@ -572,6 +589,17 @@ static void add_head(builder *b, int32_t embedding)
         b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);
         op->din[0] = b->plan->dhidden;
     }
+    add_step(b, LS_PHASE_FORWARD, index);
+}
+
+/* A stage that is not the last sends the sum of its last layer's branches. */
+static void add_stage_end(builder *b, const layer_values *last)
+{
+    const int32_t index = add_op(b, LS_OP_ADD);
+    b->plan->stage.out = add_value(b, "sent stream", b->n, b->config->width);
+    op_at(b, index)->in[0] = last->middle;
+    op_at(b, index)->in[1] = last->down;
+    op_at(b, index)->out[0] = b->plan->stage.out;
     add_step(b, LS_PHASE_FORWARD, index);
 }
 
@@ -594,47 +622,100 @@ static void add_layer_backward(builder *b, int32_t layer, const layer_values *fo
     b->layer = -1;
 }
 
-static void build(builder *b)
+/* The layers of the plan, forward; returns the last one's values. */
+static const layer_values *add_layers(builder *b, layer_values *values, layer_ops *ops, int32_t stream)
 {
-    const int64_t layers = b->config->layers;
-    layer_values *values = ls_arena_new(b->arena, layer_values, (size_t)layers);
-    layer_ops *ops = ls_arena_new(b->arena, layer_ops, (size_t)layers);
-    const int32_t embedding = add_embedding(b);
-    for (int64_t i = 0; i < layers; i++) {
-        b->layer = (int32_t)i;
-        values[i] = add_layer_values(b, i == 0 ? op_at(b, embedding)->out[0] : LS_NONE, LS_NONE);
-        ops[i] = add_layer_ops(b, &values[i], i == 0 ? NULL : &values[i - 1], false);
+    const ls_plan_options *o = &b->plan->options;
+    const layer_values *before = NULL;
+    for (uint32_t i = 0; i < o->layer_count; i++) {
+        b->layer = (int32_t)(o->first_layer + i);
+        values[i] = add_layer_values(b, before ? LS_NONE : stream, LS_NONE);
+        ops[i] = add_layer_ops(b, &values[i], before, false);
         add_forward_steps(b, &ops[i], true);
+        before = &values[i];
     }
     b->layer = -1;
-    const int32_t final_norm = add_final_norm(b, &values[layers - 1]);
-    if (b->plan->options.losses) {
-        add_head(b, embedding);
+    return before;
+}
+
+static void build(builder *b)
+{
+    ls_plan *plan = b->plan;
+    const ls_plan_options *o = &plan->options;
+    const bool is_first = o->first_layer == 0, is_last = o->first_layer + o->layer_count == b->config->layers;
+    layer_values *values = ls_arena_new(b->arena, layer_values, o->layer_count);
+    layer_ops *ops = ls_arena_new(b->arena, layer_ops, o->layer_count);
+    int32_t embedding = LS_NONE, final_norm = LS_NONE, stream;
+    if (is_first) {
+        embedding = add_embedding(b);
+        stream = op_at(b, embedding)->out[0];
+    } else {
+        stream = plan->stage.in = add_value(b, "received stream", b->n, b->config->width);
     }
-    b->plan->forward_steps = b->plan->step_count;
-    if (!b->plan->options.training) {
+    const layer_values *last = add_layers(b, values, ops, stream);
+    if (is_last) {
+        final_norm = add_final_norm(b, last);
+    } else {
+        add_stage_end(b, last);
+    }
+    if (is_last && o->losses) {
+        add_head(b);
+    }
+    plan->forward_steps = plan->step_count;
+    if (!o->training) {
         return;
     }
     b->dstream = add_value(b, "d stream", b->n, b->config->width);
-    set_norm_gradients(b, final_norm, b->plan->dhidden, false);
-    add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
-    for (int64_t i = layers - 1; i >= 0; i--) {
-        add_layer_backward(b, (int32_t)i, &values[i], &ops[i]);
+    if (is_last) {
+        set_norm_gradients(b, final_norm, plan->dhidden, false);
+        add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
+    } else {
+        plan->stage.dout = b->dstream;
     }
-    op_at(b, embedding)->dout[0] = b->dstream;
-    add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
+    for (uint32_t i = o->layer_count; i-- > 0;) {
+        add_layer_backward(b, (int32_t)(o->first_layer + i), &values[i], &ops[i]);
+    }
+    if (is_first) {
+        op_at(b, embedding)->dout[0] = b->dstream;
+        add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
+    } else {
+        plan->stage.din = b->dstream;
+    }
+}
+
+/* Moves the steps that make gradients of weights after all others, in the same order. */
+static void split_backward(ls_arena *arena, ls_plan *plan)
+{
+    plan->first_weight_step = plan->step_count;
+    if (!plan->options.split_backward) {
+        return;
+    }
+    ls_plan_step *weights = ls_arena_new(arena, ls_plan_step, plan->step_count);
+    uint32_t kept = plan->forward_steps, moved = 0;
+    for (uint32_t i = plan->forward_steps; i < plan->step_count; i++) {
+        if (plan->steps[i].phase == LS_PHASE_BACKWARD_WEIGHT) {
+            weights[moved++] = plan->steps[i];
+        } else {
+            plan->steps[kept++] = plan->steps[i];
+        }
+    }
+    plan->first_weight_step = kept;
+    memcpy(plan->steps + kept, weights, moved * sizeof *weights);
 }
 
 ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                         const ls_plan_options *options, ls_plan *plan_out)
 {
     LS_TRY(ls_model_config_check(config));
-    LS_TRY(ls_plan_check_options(config, options));
+    LS_TRY(ls_plan_check_options(config, layout, options));
     ls_plan plan = {.config = *config, .options = *options, .layout = layout};
     plan.hidden = plan.logits = plan.dhidden = LS_NONE;
+    plan.stage = (ls_plan_stage){LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+    plan.options.slots = options->slots > 0 ? options->slots : 1;
+    plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
 
-    const uint32_t layers = (uint32_t)config->layers;
+    const uint32_t layers = plan.options.layer_count;
     builder b = {
         .arena = arena,
         .plan = &plan,
@@ -654,6 +735,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.steps = ls_arena_new(arena, ls_plan_step, b.capacity_steps);
     build(&b);
     ls_plan_leave_out_frozen(arena, &plan);
+    split_backward(arena, &plan);
     ls_plan_find_lives(&plan);
     ls_plan_place(arena, &plan);
 #ifdef LS_DEBUG

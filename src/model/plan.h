@@ -62,6 +62,29 @@
  * and the gradients of A and B, its BACKWARD_INPUT step, after the linear's, adds dlow A to dx. low
  * is kept from the first forward pass whatever is recomputed.
  *
+ * Stages. A plan may have only some of the layers, those of a pipeline stage (model/pipeline.h,
+ * model/plan_stage.h). The first stage has the embedding, the last one the final norm and the head.
+ * Another stage begins with the stream that it receives and ends with the one that it sends:
+ *
+ *   received stream (stage.in)            norm, layers, add: sum of the last layer's two branches
+ *                                         = sent stream (stage.out)
+ *   received gradient of the stream       backward
+ *   (stage.dout, "d stream")              = sent gradient of the received stream (stage.din, the
+ *                                         same value)
+ *
+ * The first op of such a stage is a plain norm of the stream, with the bits of the add_norm of a
+ * plan with all layers. Parameters keep their places in the flat buffers.
+ *
+ * Slots. A stage begins later micro-batches before it ends earlier ones. What a micro-batch keeps
+ * from one of its passes to a later one exists once per slot, everything else once:
+ *
+ *   arena   | slot 0 | slot 1 | ... | values of the running pass |
+ *
+ * Split backward, for zero-bubble schedules: the BACKWARD_WEIGHT steps follow all others, so that
+ * the gradient of the input can be sent before them. The gradient of the stream changes while it
+ * passes the layers; the linears that read it later read a copy (LS_OP_ADD without a second
+ * addend).
+ *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
@@ -101,6 +124,8 @@ typedef enum ls_op_kind {
     LS_OP_ADAPTER,
     /* in 0 -> out 0, din 0 added to: what an adapter reads while training with dropout */
     LS_OP_DROPOUT,
+    /* in 0 + in 1 -> out 0, or a copy of in 0 if in 1 is absent; forward only */
+    LS_OP_ADD,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -144,8 +169,9 @@ typedef struct ls_value {
     ls_dtype dtype;
     int64_t rows, cols; /* elements */
     int64_t stride;     /* elements from one row to the next, at least cols */
-    /* from the start of the arena in units of 4 bytes, multiple of 64 */
+    /* from the start of the arena, or of a slot, in units of 4 bytes, multiple of 64 */
     int64_t offset;
+    bool in_slot;                  /* every slot has one (ls_plan_offset) */
     int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
     /* nothing is kept between first_step and last_step: only those two need the memory */
     bool scratch;
@@ -192,7 +218,19 @@ typedef struct ls_plan_options {
     /* tokens whose logits exist at once, at most; 0: as many as fill 64 MiB of float32. Part of the
      * determinism class. */
     int64_t logits_rows;
+    /* Layers of a stage, while training: `layer_count` from `first_layer` on. 0, 0: all. */
+    uint32_t first_layer, layer_count;
+    /* micro-batches that a stage holds at once; 0: 1 */
+    uint32_t slots;
+    bool split_backward; /* gradients of weights follow all other backward steps */
 } ls_plan_options;
+
+/* The values that a stage exchanges with its neighbours, (n, width); LS_NONE at the ends of the
+ * model. */
+typedef struct ls_plan_stage {
+    int32_t in, out;   /* the stream: received from the stage before, sent to the one after */
+    int32_t din, dout; /* their gradients: sent to the stage before, received from the one after */
+} ls_plan_stage;
 
 typedef struct ls_plan {
     ls_model_config config;
@@ -205,7 +243,11 @@ typedef struct ls_plan {
     ls_plan_step *steps;
     uint32_t step_count;
     uint32_t forward_steps;
-    int64_t arena_floats; /* memory of all values */
+    /* first of the steps that follow the others with split_backward; else step_count */
+    uint32_t first_weight_step;
+    ls_plan_stage stage;
+    int64_t arena_floats; /* memory of all values in all slots */
+    int64_t slot_floats;  /* of one slot; 0 with a single one */
     /* the most that is alive at one step, a lower bound for any placement */
     int64_t live_floats;
     int32_t hidden; /* value: output of the final norm */
@@ -218,7 +260,7 @@ typedef struct ls_plan {
  * Builds the plan of a checked configuration; tables live in `arena`, `layout` must outlive it.
  * Pure: the same arguments give the same plan, byte for byte, on every machine (chunk_rows and
  * offsets included). Errors: LS_ERR_INVALID (options out of range, training without losses, cut
- * that does not divide); plan_out is then untouched.
+ * that does not divide), LS_ERR_UNSUPPORTED (an adapter on a stage); plan_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                                       const ls_plan_options *options, ls_plan *plan_out);
@@ -255,6 +297,9 @@ uint32_t ls_tree_buffers(uint32_t leaves);
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
  * final, unless another micro-batch follows. */
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
+
+/* Where value `value` of the micro-batch in `slot` begins in the arena, in units of 4 bytes. */
+int64_t ls_plan_offset(const ls_plan *plan, int32_t value, uint32_t slot);
 
 /* What a step does with a value. */
 typedef enum ls_use { LS_USE_READ = 1, LS_USE_WRITE = 2, LS_USE_SCRATCH = 4 } ls_use;

@@ -71,6 +71,14 @@ static double backward_flops(const ls_plan *plan, uint32_t step)
     return op->kind == LS_OP_ATTENTION ? 2.0 * product : product;
 }
 
+double ls_plan_step_flops(const ls_plan *plan, uint32_t step)
+{
+    const ls_op *op = &plan->ops[plan->steps[step].op];
+    const bool forward = plan->steps[step].phase == LS_PHASE_FORWARD;
+    return (forward ? op_flops(plan, op, false) : 0.0) +
+           (plan->options.training ? backward_flops(plan, step) : 0.0);
+}
+
 ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
 {
     ls_plan_flops flops = {0};
@@ -127,7 +135,7 @@ uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket)
 static uint64_t other_bytes(const ls_plan *plan)
 {
     const ls_model_config *c = &plan->config;
-    const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
+    const uint64_t tokens = (uint64_t)(plan->options.slots * plan->options.sequences * plan->options.length);
     const uint64_t rope_tables =
         c->rotary ? 2 * (uint64_t)(plan->options.length * (c->head_dim / 2)) * sizeof(float) : 0;
     /* at most */

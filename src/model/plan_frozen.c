@@ -77,6 +77,9 @@ void ls_plan_leave_out_frozen(ls_arena *arena, ls_plan *plan)
     }
     bool *read_later = ls_arena_new(arena, bool, plan->value_count);
     bool *stays = ls_arena_new(arena, bool, plan->step_count);
+    if (plan->stage.din != LS_NONE) {
+        read_later[plan->stage.din] = true; /* by the stage before */
+    }
     for (uint32_t i = plan->step_count; i-- > plan->forward_steps;) {
         stays[i] = is_needed(plan, i, read_later);
     }

@@ -54,7 +54,37 @@ static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
     return LS_OK;
 }
 
-ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_options *o)
+static ls_status check_stage(const ls_model_config *config, const ls_layout *layout, const ls_plan_options *o)
+{
+    const uint64_t past = (uint64_t)o->first_layer + o->layer_count, layers = (uint64_t)config->layers;
+    const bool is_part = o->first_layer > 0 || (o->layer_count > 0 && o->layer_count < layers);
+    if (past > layers || (o->first_layer > 0 && o->layer_count == 0)) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "plan: a stage of %u layers from layer %u on is not possible: the model has %llu layers, "
+            "and a stage needs at least one",
+            o->layer_count, o->first_layer, (unsigned long long)layers);
+    }
+    if (!is_part && o->slots <= 1 && !o->split_backward) {
+        return LS_OK;
+    }
+    if (!o->training) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: stages, slots and a split backward pass need option `training`; without it "
+                       "the plan has all layers");
+    }
+    if (o->slots > 1 << 20) {
+        return ls_fail(LS_ERR_INVALID, "plan: the number of slots is %u; it must be at most %d", o->slots,
+                       1 << 20);
+    }
+    return layout->adapter ? ls_fail(LS_ERR_UNSUPPORTED,
+                                     "plan: a model with an adapter cannot be cut into pipeline stages; use "
+                                     "one stage, or train without adapter")
+                           : LS_OK;
+}
+
+ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *layout,
+                                const ls_plan_options *o)
 {
     if (o->sequences < 1 || o->sequences > 1 << 20) {
         return ls_fail(LS_ERR_INVALID,
@@ -78,6 +108,7 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_opt
     if (o->tensor_cut < 1) {
         return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be at least 1", o->tensor_cut);
     }
+    LS_TRY(check_stage(config, layout, o));
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
     return check_cut("ffn", config->ffn, o->tensor_cut);

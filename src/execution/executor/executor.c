@@ -2,7 +2,6 @@
 #include "execution/executor/executor_internal.h"
 
 #include "base/assert.h"
-#include "comm/flight/flight.h"
 #include "compute/kernels/activation.h"
 #include "compute/kernels/attention.h"
 #include "compute/kernels/cross_entropy.h"
@@ -29,7 +28,7 @@ ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
     }
     const ls_value *v = &e->plan->values[value];
     const int64_t rows = v->rows == plan_rows(e) ? e->rows : v->rows;
-    ls_tensor t = ls_tensor_of(e->arena + v->offset, v->dtype, rows, v->cols);
+    ls_tensor t = ls_tensor_of(e->arena + ls_plan_offset(e->plan, value, e->slot), v->dtype, rows, v->cols);
     t.stride = v->stride;
     return t;
 }
@@ -88,9 +87,19 @@ static size_t first_bytes(const ls_executor *e)
 }
 
 /* Where records begin, in memory of the device. NULL: the batch has none. */
-static const int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
+static int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
 {
-    return batch->first ? e->first : NULL;
+    return batch->first ? e->first + (int64_t)e->slot * plan_rows(e) : NULL;
+}
+
+/* Before the first step of a micro-batch. */
+static ls_status bring_first(ls_executor *e, const ls_executor_batch *batch)
+{
+    if (!batch->first) {
+        return LS_OK;
+    }
+    LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
+    return ls_queue_move(e->queue, first_of(e, batch), batch->first, first_bytes(e));
 }
 
 typedef ls_status (*text_fn)(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
@@ -127,13 +136,8 @@ static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_b
                                 &out);
 }
 
-/* The first step of a micro-batch, so it also brings to the device what later ones need. */
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    if (batch->first) {
-        LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
-        LS_TRY(ls_queue_move(e->queue, e->first, batch->first, first_bytes(e)));
-    }
     return each_text(e, op, batch, embed_text);
 }
 
@@ -492,6 +496,16 @@ static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_execu
     return ls_swiglu_backward(e->queue, &x, &dy, &dx);
 }
 
+/* ---- add ---- */
+
+static ls_status add_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    (void)batch;
+    const ls_tensor a = ls_executor_value(e, op->in[0]), b = ls_executor_value(e, op->in[1]);
+    const ls_tensor out = ls_executor_value(e, op->out[0]);
+    return b.data ? ls_add(e->queue, &a, &b, &out) : ls_copy(e->queue, &a, &out);
+}
+
 /* ---- head ---- */
 
 /* The columns of a row of logits that there is room for. */
@@ -573,6 +587,7 @@ static const struct {
     [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
     [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
     [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+    [LS_OP_ADD] = {"add", {add_forward, NULL, NULL}},
     [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
     [LS_OP_ADAPTER] = {"adapter",
                        {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
@@ -590,49 +605,12 @@ ls_status ls_executor_step(ls_executor *e, const ls_executor_batch *batch, uint3
     const ls_op *op = &e->plan->ops[step.op];
     const op_fn run = op_table[op->kind].phase[step.phase];
     LS_ASSERT(run && "the plan has a phase that this op does not have");
+    LS_DCHECK(batch->slot < e->plan->options.slots);
+    e->slot = batch->slot;
+    if (index == 0) {
+        LS_TRY(bring_first(e, batch));
+    }
     return run(e, op, batch);
-}
-
-static void take_spans(ls_executor *e, const ls_executor_batch *batch)
-{
-    e->rows = 0;
-    for (size_t i = 0; i < batch->span_count; i++) {
-        const ls_text_span *span = &batch->spans[i];
-        LS_ASSERT(span->count >= 1 && span->past >= 0 && span->past + span->count <= e->cache->capacity);
-        e->rows += span->count;
-    }
-    LS_ASSERT(e->rows >= 1 && e->rows <= plan_rows(e));
-}
-
-ls_status ls_executor_forward(ls_executor *e, const ls_executor_batch *batch)
-{
-    if (e->cache) {
-        take_spans(e, batch);
-    }
-    for (uint32_t i = 0; i < e->plan->forward_steps; i++) {
-        if (batch->before_step) {
-            LS_TRY(batch->before_step(batch->context, i));
-        }
-        ls_flight_activity(LS_ACTIVITY_FORWARD, i);
-        LS_TRY(ls_executor_step(e, batch, i));
-    }
-    return LS_OK;
-}
-
-ls_status ls_executor_backward(ls_executor *e, const ls_executor_batch *batch)
-{
-    LS_ASSERT(e->plan->options.training && batch->gradients);
-    for (uint32_t i = e->plan->forward_steps; i < e->plan->step_count; i++) {
-        if (batch->before_step) {
-            LS_TRY(batch->before_step(batch->context, i));
-        }
-        ls_flight_activity(LS_ACTIVITY_BACKWARD, i);
-        LS_TRY(ls_executor_step(e, batch, i));
-        if (batch->after_step) {
-            LS_TRY(batch->after_step(batch->context, i));
-        }
-    }
-    return LS_OK;
 }
 
 /* ---- plan options ---- */
@@ -705,7 +683,7 @@ ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan,
     void *memory = NULL;
     LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));
     e->arena = memory;
-    ls_status status = ls_device_alloc(queue, first_bytes(e), &memory);
+    ls_status status = ls_device_alloc(queue, plan->options.slots * first_bytes(e), &memory);
     if (status == LS_OK) {
         e->first = memory;
         status = rope_tables_init(e, positions);
@@ -722,7 +700,7 @@ void ls_executor_release(ls_executor *e)
         ls_device_free(e->queue, e->arena, e->arena_bytes);
     }
     if (e->first) {
-        ls_device_free(e->queue, e->first, first_bytes(e));
+        ls_device_free(e->queue, e->first, e->plan->options.slots * first_bytes(e));
     }
     if (e->cosine.data) {
         ls_device_free(e->queue, e->cosine.data, e->rope_bytes);
