@@ -403,6 +403,44 @@ static ls_status check_job(const ls_run_job *job)
     return LS_OK;
 }
 
+static uint64_t largest_divisor(uint64_t of, uint64_t most)
+{
+    uint64_t divisor = of < most ? of : most;
+    while (of % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+/* How parallel.tensor and parallel.pipeline divide the model between ranks. */
+static ls_status check_mesh(const ls_run_file *run)
+{
+    const ls_run_parallel *parallel = &run->parallel;
+    const uint64_t tensor = parallel->tensor, stages = parallel->pipeline, cut = run->train.tensor_cut;
+    if (tensor > 1 && cut % tensor != 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "parallel.tensor is %llu, but must divide train.tensor_cut, which is %llu; use %llu, or "
+            "set train.tensor_cut in a new run: it can't change once a run has begun",
+            number(tensor), number(cut), number(largest_divisor(cut, tensor)));
+    }
+    if (stages > 1 && run->model.layers != LS_AUTO_U64 && stages > run->model.layers) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.pipeline is %llu, but the model has only %llu layer%s (model.layers), and a "
+                       "stage needs one; use at most %llu",
+                       number(stages), number(run->model.layers), plural(run->model.layers),
+                       number(run->model.layers));
+    }
+    if (tensor * stages > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s is %llu, but a run that trains an adapter (adapter.kind) cannot divide its model "
+                       "between ranks in this version; set it to 1: parallel.data divides the batch",
+                       tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
+                       number(tensor > 1 ? tensor : stages));
+    }
+    return LS_OK;
+}
+
 static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
@@ -411,6 +449,7 @@ static ls_status check_ranks(const ls_run_file *run)
         return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, more than job.max_ranks, which is %llu",
                        number(job->min_ranks), number(job->max_ranks));
     }
+    LS_TRY(check_mesh(run));
     const uint64_t per_replica = parallel->tensor * parallel->pipeline;
     const char *shares_word = run->train.leaves == 1 ? "share" : "shares";
     if (parallel->ranks == LS_AUTO_U64) {
@@ -531,7 +570,7 @@ uint64_t ls_run_file_ranks(const ls_run_file *run)
     if (parallel->ranks != LS_AUTO_U64) {
         return parallel->ranks;
     }
-    return parallel->data != LS_AUTO_U64 ? parallel->data * parallel->tensor * parallel->pipeline : 1;
+    return parallel->tensor * parallel->pipeline * (parallel->data != LS_AUTO_U64 ? parallel->data : 1);
 }
 
 ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
@@ -550,18 +589,12 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
             "adapter.base: fp32, or train.device: cpu",
             ls_base_names[run->adapter.base]);
     }
-    const struct {
-        const char *key;
-        uint64_t value;
-    } degrees[] = {{"parallel.tensor", run->parallel.tensor}, {"parallel.pipeline", run->parallel.pipeline}};
-    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
-        if (degrees[i].value > 1) {
-            return ls_fail(
-                LS_ERR_UNSUPPORTED,
-                "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the batch "
-                "between processes",
-                degrees[i].key, (unsigned long long)degrees[i].value);
-        }
+    if (run->parallel.tensor * run->parallel.pipeline > 1) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the "
+                       "batch between processes",
+                       run->parallel.tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
+                       number(run->parallel.tensor > 1 ? run->parallel.tensor : run->parallel.pipeline));
     }
     return LS_OK;
 }

@@ -295,7 +295,7 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
 uint32_t ls_tree_buffers(uint32_t leaves);
 
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
- * final, unless another micro-batch follows. */
+ * final, unless another micro-batch follows. 0: it writes none of them. */
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
 
 /* Where value `value` of the micro-batch in `slot` begins in the arena, in units of 4 bytes. */
