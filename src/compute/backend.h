@@ -19,6 +19,7 @@ struct ls_positions;
 struct ls_linear;
 struct ls_norm;
 struct ls_attention;
+struct ls_vocabulary_cut;
 struct ls_tree_sum;
 struct ls_adamw_factors;
 struct ls_master;
@@ -93,8 +94,8 @@ typedef struct ls_backend {
     ls_status (*attention_decode)(ls_queue *, const struct ls_attention *attention, const ls_tensor *q,
                                   const ls_tensor *k_cache, const ls_tensor *v_cache, int64_t past,
                                   const ls_tensor *out);
-    ls_status (*cross_entropy)(ls_queue *, const ls_tensor *logits, const int32_t *targets, float *losses,
-                               bool with_gradient);
+    ls_status (*cross_entropy)(ls_queue *, const struct ls_vocabulary_cut *cut, const ls_tensor *logits,
+                               const int32_t *targets, float *losses, bool with_gradient);
     ls_status (*hash_tiles)(ls_queue *, const struct ls_master *x, int64_t count,
                             struct ls_hash128 *hashes_out);
 } ls_backend;

@@ -128,13 +128,16 @@ static int32_t add_linear(builder *b, int32_t in, int32_t out, int32_t weight, i
     return index;
 }
 
-static void set_cuts(builder *b, int32_t index, uint32_t forward_cut, uint32_t backward_input_cut)
+/* Cuts the sums of a linear: over its inputs in forward (LS_LINEAR_SPLIT_IN), or over its outputs
+ * in BACKWARD_INPUT. */
+static void set_cut(builder *b, int32_t index, ls_linear_split split)
 {
     ls_op *op = op_at(b, index);
-    op->forward_cut = forward_cut;
-    op->backward_input_cut = backward_input_cut;
+    op->split = b->plan->options.tensor_degree > 1 ? split : LS_LINEAR_SPLIT_NONE;
+    op->forward_cut = split == LS_LINEAR_SPLIT_IN ? b->pieces : 1;
+    op->backward_input_cut = split == LS_LINEAR_SPLIT_OUT ? b->pieces : 1;
     const int64_t floats = b->plan->options.workspaces.linear(b->n, op->in_features, op->out_features,
-                                                              forward_cut, backward_input_cut);
+                                                              op->forward_cut, op->backward_input_cut);
     op->workspace = add_scratch(b, "linear workspace", floats);
 }
 
@@ -303,10 +306,9 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
 static void add_attention_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
-    const uint32_t cut = b->plan->options.tensor_cut;
     const int32_t qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
     set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
-    set_cuts(b, qkv, 1, cut);
+    set_cut(b, qkv, LS_LINEAR_SPLIT_OUT);
     ops->linears[QKV] = with_adapter(b, qkv, QKV, v);
     ops->qk_norm = LS_NONE;
     if (c->qk_norm) {
@@ -317,6 +319,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
         op->stats[1] = v->qk_rstd;
         op->weight = p->q_norm;
         op->bias = p->k_norm;
+        op->backward_input_cut = b->pieces;
     }
     ops->rotary = LS_NONE;
     if (c->rotary) {
@@ -332,25 +335,24 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     attention->stats[0] = v->lse;
     attention->window = ls_model_config_window(c, b->layer);
     const int32_t project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
-    set_cuts(b, project, cut, 1);
+    set_cut(b, project, LS_LINEAR_SPLIT_IN);
     ops->linears[PROJECT] = with_adapter(b, project, PROJECT, v);
 }
 
 static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
-    const uint32_t cut = b->plan->options.tensor_cut;
     const int32_t up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
     if (c->swiglu) {
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
-    set_cuts(b, up, 1, cut);
+    set_cut(b, up, LS_LINEAR_SPLIT_OUT);
     ops->linears[UP] = with_adapter(b, up, UP, v);
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
     const int32_t down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
-    set_cuts(b, down, cut, 1);
+    set_cut(b, down, LS_LINEAR_SPLIT_IN);
     ops->linears[DOWN] = with_adapter(b, down, DOWN, v);
 }
 
@@ -441,7 +443,8 @@ static void set_attention_gradients(builder *b, layer_ops *ops)
     set_pair(b, ops->qk_norm, dqkv, dqk);
     if (c->qk_norm) {
         const int64_t q = norm_floats(b, b->q, c->heads), k = norm_floats(b, b->kv, c->kv_heads);
-        op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", q > k ? q : k);
+        const int64_t sums = b->plan->options.tensor_cut > 1 ? 2 * b->pieces * c->head_dim : 0;
+        op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", sums + (q > k ? q : k));
     }
     const int32_t dnormed = add_value(b, "d normed 1", b->n, c->width);
     set_linear_gradients(b, &ops->linears[QKV], dnormed, dqkv);
@@ -570,6 +573,21 @@ static int64_t chunk_rows_of(const ls_plan_options *options, int64_t rows, int64
     return (even + 63) / 64 * 64;
 }
 
+/* What the head needs beside the logits when the vocabulary is cut. */
+static void add_head_scratch(builder *b, ls_op *op)
+{
+    const ls_plan_options *o = &b->plan->options;
+    op->backward_input_cut = b->pieces;
+    if (o->tensor_degree > 1) {
+        op->stats[0] = add_float_value(b, "loss statistics", 3, op->chunk_rows);
+    }
+    if (o->training) {
+        op->stats[1] = add_scratch(
+            b, "head workspace",
+            o->workspaces.linear(op->chunk_rows, op->in_features, op->out_features, 1, b->pieces));
+    }
+}
+
 static void add_head(builder *b)
 {
     const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
@@ -578,13 +596,14 @@ static void add_head(builder *b)
     op->weight = b->config->tied ? (int32_t)b->plan->layout->table : find_parameter(b, "lm_head.weight");
     op->in_features = b->config->width;
     op->out_features = b->config->vocab;
-    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->config->vocab);
+    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->vocab);
     b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
     ls_value *logits = &b->plan->values[b->plan->logits];
     const int64_t align = b->plan->options.logits_align > 0 ? b->plan->options.logits_align : 1;
     logits->stride = (logits->cols + align - 1) / align * align;
     logits->scratch = true;
     op->workspace = b->plan->logits;
+    add_head_scratch(b, op);
     if (b->plan->options.training) {
         b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);
         op->din[0] = b->plan->dhidden;
@@ -714,15 +733,19 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.options.slots = options->slots > 0 ? options->slots : 1;
     plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
+    plan.options.tensor_degree = options->tensor_degree > 1 ? options->tensor_degree : 1;
+    ls_plan_take_share(&plan);
 
     const uint32_t layers = plan.options.layer_count;
     builder b = {
         .arena = arena,
         .plan = &plan,
-        .config = config,
+        .config = &plan.config,
+        .vocab = config->vocab,
+        .pieces = options->tensor_cut / plan.options.tensor_degree,
         .n = options->sequences * options->length,
-        .q = config->heads * config->head_dim,
-        .kv = config->kv_heads * config->head_dim,
+        .q = plan.config.heads * config->head_dim,
+        .kv = plan.config.kv_heads * config->head_dim,
         .layer = -1,
         .suffix = "",
         .dstream = LS_NONE,

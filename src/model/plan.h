@@ -7,14 +7,12 @@
  * steps, the planner adds up its FLOPs and bytes, and the memory plan uses its arena size. Nothing
  * here computes. A built plan is read-only: any number of threads may use it.
  *
- *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a
- *            forward, an input gradient and (linear, embedding) a weight gradient
- *   values   matrices that ops read and write: activations, saved statistics, gradients, workspaces.
- *            Statistics and workspaces are float32, the others what the options say
- *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then
- *            backward
- *   offsets  each value lives from the first step that uses it to the last; values whose lives do
- *            not overlap share memory
+ * ops what there is to do: embedding, norm, linear, rotary, attention, ...; each has a forward, an
+ * input gradient and (linear, embedding) a weight gradient values matrices that ops read and
+ * write: activations, saved statistics, gradients, workspaces. Statistics and workspaces are
+ * float32, the others what the options say steps (phase, op) in execution order for one
+ * micro-batch: forward 0..forward_steps-1, then backward offsets each value lives from the first
+ * step that uses it to the last; values whose lives do not overlap share memory
  *
  * Forward, per layer (n = sequences * length rows; [] only in some families):
  *
@@ -85,6 +83,16 @@
  * passes the layers; the linears that read it later read a copy (LS_OP_ADD without a second
  * addend).
  *
+ * Cut and tensor group. What members of a tensor group add is added in the same pieces by a
+ * process that computes alone: `tensor_cut` says in how many. The products of `output` and `down`
+ * are cut in forward; those of qkv, up and the head in BACKWARD_INPUT; the gradients of the q and
+ * k norms by heads; the losses by vocabulary (base/pieces.h). With `tensor_degree` above 1 the
+ * plan is that of one member: heads, ffn and vocabulary are its part, norms and the residual
+ * stream are computed by all members alike. Steps whose result is a sum over the members reduce it
+ * before they end (ls_plan_reduced_floats). Weights and gradients keep the layout of the whole
+ * model, and members write disjoint parts of the gradients (ls_plan_gradient_part), so they may
+ * share one buffer.
+ *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
@@ -135,13 +143,22 @@ typedef enum ls_recompute { LS_RECOMPUTE_NONE, LS_RECOMPUTE_SELECTIVE, LS_RECOMP
 
 enum { LS_OP_VALUES_MAX = 2, LS_OP_STATS_MAX = 2, LS_OP_PARAMETERS_MAX = 2, LS_NONE = -1 };
 
+/* Which dimension of a linear the members of a tensor group divide. */
+typedef enum ls_linear_split {
+    LS_LINEAR_SPLIT_NONE,
+    LS_LINEAR_SPLIT_OUT, /* every segment of the outputs; din is a sum over the members */
+    LS_LINEAR_SPLIT_IN   /* the inputs; the output is a sum over the members, the bias follows */
+} ls_linear_split;
+
 typedef struct ls_op {
     ls_op_kind kind;
     int32_t layer; /* -1: outside the layers */
     /* Value indices, LS_NONE where absent. */
     int32_t in[LS_OP_VALUES_MAX];
     int32_t out[LS_OP_VALUES_MAX];
-    int32_t stats[LS_OP_STATS_MAX]; /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd */
+    /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd; head: statistics of the chunk's
+     * losses (3, chunk_rows) in a tensor group, workspace of BACKWARD_INPUT */
+    int32_t stats[LS_OP_STATS_MAX];
     /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
     int32_t din[LS_OP_VALUES_MAX];
     int32_t dout[LS_OP_VALUES_MAX]; /* gradients of out[] */
@@ -152,10 +169,13 @@ typedef struct ls_op {
      * first tensor. */
     /* qk_norm: weight = q norm, bias = k norm; embedding: weight = table, bias = positions */
     int32_t weight, bias;
-    int64_t in_features, out_features;        /* linear */
-    bool weight_in_out;                       /* linear: weight is (in, out), GPT-2's Conv1D */
-    uint32_t forward_cut, backward_input_cut; /* linear: canonical tensor-parallel cut, 1: none */
-    uint32_t segment_count;                   /* linear, adapter: fused outputs */
+    int64_t in_features, out_features; /* linear */
+    bool weight_in_out;                /* linear: weight is (in, out), GPT-2's Conv1D */
+    ls_linear_split split;             /* linear; LS_LINEAR_SPLIT_NONE without a tensor group */
+    /* Pieces of this plan: linear; head, of its vocabulary, and qk_norm, of its heads, have the
+     * second only. 1: none */
+    uint32_t forward_cut, backward_input_cut;
+    uint32_t segment_count; /* linear, adapter: fused outputs */
     int64_t segment[3];
     bool segment_adapted[3]; /* adapter: this segment has one */
     int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
@@ -210,6 +230,9 @@ typedef struct ls_plan_options {
     ls_recompute recompute;
     /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
     uint32_t tensor_cut;
+    /* members of the tensor group, which divides tensor_cut, and whose plan this is; 0 is read as
+     * 1: all pieces. Above 1: float32, no adapter */
+    uint32_t tensor_degree, tensor_member;
     ls_plan_workspaces workspaces;
     /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
     ls_dtype activations;
@@ -233,7 +256,9 @@ typedef struct ls_plan_stage {
 } ls_plan_stage;
 
 typedef struct ls_plan {
+    /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
     ls_model_config config;
+    int64_t vocab_first; /* its ids are [vocab_first, vocab_first + config.vocab) */
     ls_plan_options options;
     const ls_layout *layout; /* borrowed */
     ls_op *ops;
@@ -293,6 +318,23 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
  * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf
  * included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
+
+/* Floats that step `step` reduces over the members of the tensor group; 0 without a group. All
+ * members have the same steps. */
+uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step);
+
+/*
+ * The elements of a parameter's gradient that the plan writes: `blocks` blocks of (rows, cols), the
+ * first at (row, col), each further one `block_cols` columns to the right. The parts of all members
+ * of a tensor group are disjoint and together the whole: pieces are written by their holder, what
+ * all compute alike by member 0. rows 0: nothing; so for a parameter that is frozen or belongs to
+ * another stage.
+ */
+typedef struct ls_gradient_part {
+    int64_t row, rows, col, cols;
+    int64_t blocks, block_cols;
+} ls_gradient_part;
+ls_gradient_part ls_plan_gradient_part(const ls_plan *plan, uint32_t parameter);
 
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
  * final, unless another micro-batch follows. 0: it writes none of them. */

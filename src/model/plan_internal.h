@@ -12,6 +12,9 @@ LS_MUST_CHECK ls_status ls_plan_check_options(const ls_model_config *config, con
 /* `given`, with estimates in place of what is NULL. */
 ls_plan_workspaces ls_plan_workspaces_or_estimates(ls_plan_workspaces given);
 
+/* Leaves in the plan's configuration what its member of the tensor group computes. */
+void ls_plan_take_share(ls_plan *plan);
+
 /* The room of `value` in the arena in units of 4 bytes, rounded up to the alignment of offsets. */
 int64_t ls_value_span(const ls_value *value);
 

@@ -396,7 +396,8 @@ static void check_linear(const ls_plan *plan, const ls_op *op, int64_t n)
     check_shape(plan, op->out[0], n, op->out_features);
     check_shape(plan, op->dout[0], n, op->out_features);
     const ls_parameter *weight = &plan->layout->parameters[op->weight];
-    LS_ASSERT((op->weight_in_out ? weight->rows : weight->cols) == op->in_features);
+    const int64_t parts = op->split == LS_LINEAR_SPLIT_IN ? plan->options.tensor_degree : 1;
+    LS_ASSERT((op->weight_in_out ? weight->rows : weight->cols) == op->in_features * parts);
 }
 
 static void check_adapter(const ls_plan *plan, const ls_op *op, int64_t n)

@@ -43,6 +43,7 @@ typedef struct ls_executor {
     ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
     size_t rope_bytes;
     int32_t *first;     /* device memory, owned: that of the batch, per slot and token */
+    int32_t *local;     /* owned, in a tensor group: ids in the part of the vocabulary */
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
     int64_t rows;       /* of the current pass: those of its spans, else all of the plan */
     uint32_t slot;      /* of the current pass */
@@ -80,7 +81,9 @@ typedef struct ls_executor_batch {
     const int32_t *record;
     const uint32_t *pass;
     float *losses; /* out: per token; NULL without losses */
-    /* the other ranks that compute this micro-batch; NULL: this process computes it alone */
+    /* the other ranks that compute this micro-batch; NULL: this process computes it alone. Its
+     * tensor group is that of the plan. Members may share `gradients`: they write disjoint parts.
+     * */
     const ls_crew *crew;
     /* where its values are, below the plan's slots; the same one in all its passes */
     uint32_t slot;
