@@ -134,7 +134,7 @@ static ls_status run_embedding_backward(const bench *b)
 static ls_status run_cross_entropy(const bench *b)
 {
     const ls_tensor logits = ls_tensor_f32(b->buffer[0], 64, b->vocab);
-    return ls_cross_entropy(b->queue, &logits, b->tokens, b->buffer[1], true);
+    return ls_cross_entropy(b->queue, NULL, &logits, b->tokens, b->buffer[1], true);
 }
 
 static ls_status run_add(const bench *b)

@@ -5,9 +5,9 @@
     python3 bench/peft_peer.py [--lockstep build/release/lockstep] [--rounds 2] [--speed LAYERSxWIDTH] [--context 512] [--batch 4]
 
 Needs torch, transformers and peft (pip install); run by hand, no test needs it. Both sides use the same number of threads.
-Times are wall and processor seconds of training steps, the first step left out.
+Tokens per second are those of the median step, the first step left out; processor time is that of the same steps.
 """
-import argparse, json, os, resource, subprocess, sys, tempfile, time
+import argparse, json, os, resource, statistics, subprocess, sys, tempfile, time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lockstep", default="build/release/lockstep")
@@ -157,32 +157,35 @@ def peft_speed():
                            LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear"))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR)
     rows = torch.tensor(windows(args.batch, args.context))
+    seconds = []
     for step in range(args.steps + 1):
         if step == 1:
-            start, cpu = time.monotonic(), time.process_time()
+            cpu = time.process_time()
+        start = time.monotonic()
         logits = model(rows[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        seconds.append(time.monotonic() - start)
     tokens = args.steps * args.batch * args.context
-    print(json.dumps({"tokens_s": tokens / (time.monotonic() - start), "cpu_tokens_s": tokens / (time.process_time() - cpu),
+    print(json.dumps({"tokens_s": args.batch * args.context / statistics.median(seconds[1:]), "cpu_tokens_s": tokens / (time.process_time() - cpu),
                       "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def our_speed(config):
-    """Processor time of the steps: that of a run with `steps` + 1 steps, less that of a run with one."""
-    cpu, walls, memory = [], [], 0
+    """Tokens per second of the median step, the first left out; processor time of all steps but the first: that of the run
+    less that of a run with one step."""
+    cpu, memory = [], 0
     for steps in (1, args.steps + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.monotonic()
         result = json.loads(run("train", config, "--fresh", "--json", "--set", f"train.steps={steps}"))
-        walls.append(time.monotonic() - start)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         memory = result["peak_rss_bytes"]
-    tokens = args.steps * args.batch * args.context
-    return {"tokens_s": tokens / (walls[1] - walls[0]), "cpu_tokens_s": tokens / (cpu[1] - cpu[0]), "memory": memory}
+    seconds = [json.loads(line)["step_s"] for line in open(f"runs/{config.removesuffix('.yaml')}/metrics.jsonl")][1:]
+    tokens = args.batch * args.context
+    return {"tokens_s": tokens / statistics.median(seconds), "cpu_tokens_s": args.steps * tokens / (cpu[1] - cpu[0]), "memory": memory}
 
 
 def compare_speed():

@@ -260,7 +260,7 @@ static ls_status cross_entropy_with(bench *b, bool with_gradient)
     const int64_t padded = (b->s.vocab + 63) / 64 * 64;
     ls_tensor logits = matrix(b, LS_BF16, b->s.head_rows, padded, with_gradient ? 2 : 1);
     logits.cols = b->s.vocab;
-    return ls_cross_entropy(b->queue, &logits, b->tokens, b->losses, with_gradient);
+    return ls_cross_entropy(b->queue, NULL, &logits, b->tokens, b->losses, with_gradient);
 }
 
 static ls_status cross_entropy(bench *b)

@@ -135,11 +135,6 @@ static ls_status check_tensor_cut(const ls_run_file *run)
 {
     const ls_run_model *model = &run->model;
     const uint64_t cut = run->train.tensor_cut;
-    if (model->experts > 0 && cut > 1) {
-        return ls_fail(LS_ERR_INVALID,
-                       "train.tensor_cut is %llu, but in this version it must be 1 for models with experts",
-                       number(cut));
-    }
     if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; 1 "
@@ -155,42 +150,9 @@ static ls_status check_window(const ls_run_model *model)
         return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID,
-                   "model.sliding_window is %llu, but only mistral, qwen2, qwen3, mixtral and qwen3-moe have "
-                   "sliding windows, and model.family is %s; remove the key, or change the family",
+                   "model.sliding_window is %llu, but only mistral, qwen2 and qwen3 have sliding windows, "
+                   "and model.family is %s; remove the key, or change the family",
                    number(model->sliding_window), ls_family_name((ls_family)model->family));
-}
-
-/* With model.from the numbers are those of the model. */
-static ls_status check_experts(const ls_run_model *model)
-{
-    if (model->family == LS_FAMILY_COUNT || model->from[0]) {
-        return LS_OK;
-    }
-    if (!ls_family_has_experts((ls_family)model->family)) {
-        const bool set = model->experts + model->experts_per_token + model->expert_ffn > 0;
-        return set ? ls_fail(LS_ERR_INVALID,
-                             "model.%s is set, but model.family %s has no experts; remove the key, or set "
-                             "model.family to mixtral or qwen3-moe",
-                             model->experts > 0             ? "experts"
-                             : model->experts_per_token > 0 ? "experts_per_token"
-                                                            : "expert_ffn",
-                             ls_family_name((ls_family)model->family))
-                   : LS_OK;
-    }
-    if (model->experts_per_token > model->experts) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "model.experts_per_token is %llu, but there are only %llu experts (model.experts); use "
-            "at most that many",
-            number(model->experts_per_token), number(model->experts));
-    }
-    if (model->family == LS_FAMILY_MIXTRAL && model->expert_ffn != model->ffn) {
-        return ls_fail(LS_ERR_INVALID,
-                       "model.expert_ffn is %llu, but in the family mixtral it must equal model.ffn, %llu; "
-                       "remove it, or set model.family to qwen3-moe",
-                       number(model->expert_ffn), number(model->ffn));
-    }
-    return LS_OK;
 }
 
 static ls_status check_model(const ls_run_file *run)
@@ -203,7 +165,6 @@ static ls_status check_model(const ls_run_file *run)
     LS_TRY(check_heads(model));
     LS_TRY(check_tensor_cut(run));
     LS_TRY(check_window(model));
-    LS_TRY(check_experts(model));
     if (model->rope_scaling_kind == LS_ROPE_LLAMA3 &&
         model->rope_scaling_low_freq_factor >= model->rope_scaling_high_freq_factor) {
         return ls_fail(LS_ERR_INVALID,
@@ -442,6 +403,44 @@ static ls_status check_job(const ls_run_job *job)
     return LS_OK;
 }
 
+static uint64_t largest_divisor(uint64_t of, uint64_t most)
+{
+    uint64_t divisor = of < most ? of : most;
+    while (of % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+/* How parallel.tensor and parallel.pipeline divide the model between ranks. */
+static ls_status check_mesh(const ls_run_file *run)
+{
+    const ls_run_parallel *parallel = &run->parallel;
+    const uint64_t tensor = parallel->tensor, stages = parallel->pipeline, cut = run->train.tensor_cut;
+    if (tensor > 1 && cut % tensor != 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "parallel.tensor is %llu, but must divide train.tensor_cut, which is %llu; use %llu, or "
+            "set train.tensor_cut in a new run: it can't change once a run has begun",
+            number(tensor), number(cut), number(largest_divisor(cut, tensor)));
+    }
+    if (stages > 1 && run->model.layers != LS_AUTO_U64 && stages > run->model.layers) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.pipeline is %llu, but the model has only %llu layer%s (model.layers), and a "
+                       "stage needs one; use at most %llu",
+                       number(stages), number(run->model.layers), plural(run->model.layers),
+                       number(run->model.layers));
+    }
+    if (tensor * stages > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s is %llu, but a run that trains an adapter (adapter.kind) cannot divide its model "
+                       "between ranks in this version; set it to 1: parallel.data divides the batch",
+                       tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
+                       number(tensor > 1 ? tensor : stages));
+    }
+    return LS_OK;
+}
+
 static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
@@ -450,6 +449,7 @@ static ls_status check_ranks(const ls_run_file *run)
         return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, more than job.max_ranks, which is %llu",
                        number(job->min_ranks), number(job->max_ranks));
     }
+    LS_TRY(check_mesh(run));
     const uint64_t per_replica = parallel->tensor * parallel->pipeline;
     const char *shares_word = run->train.leaves == 1 ? "share" : "shares";
     if (parallel->ranks == LS_AUTO_U64) {
@@ -541,12 +541,6 @@ ls_status ls_run_file_check_effect(const ls_run_file *run)
     const ls_rope_scaling_kind kind = model->rope_scaling_kind;
     const double factor = model->rope_scaling_factor;
     const uint64_t original = model->rope_scaling_original_context;
-    if (!model->from[0] && model->experts == 0 && run->train.balance_loss != LS_RUN_FILE_BALANCE_LOSS) {
-        return ls_fail(LS_ERR_INVALID,
-                       "train.balance_loss is %g, but it has an effect only on models with experts, and "
-                       "model.family is %s; remove the key",
-                       run->train.balance_loss, ls_family_name((ls_family)model->family));
-    }
     if (kind != LS_ROPE_NONE && model->family == LS_FAMILY_GPT2) {
         return ls_fail(LS_ERR_INVALID,
                        "model.rope_scaling.kind is set, but model.family gpt2 has learned position "
@@ -576,7 +570,7 @@ uint64_t ls_run_file_ranks(const ls_run_file *run)
     if (parallel->ranks != LS_AUTO_U64) {
         return parallel->ranks;
     }
-    return parallel->data != LS_AUTO_U64 ? parallel->data * parallel->tensor * parallel->pipeline : 1;
+    return parallel->tensor * parallel->pipeline * (parallel->data != LS_AUTO_U64 ? parallel->data : 1);
 }
 
 ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
@@ -595,18 +589,12 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
             "adapter.base: fp32, or train.device: cpu",
             ls_base_names[run->adapter.base]);
     }
-    const struct {
-        const char *key;
-        uint64_t value;
-    } degrees[] = {{"parallel.tensor", run->parallel.tensor}, {"parallel.pipeline", run->parallel.pipeline}};
-    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
-        if (degrees[i].value > 1) {
-            return ls_fail(
-                LS_ERR_UNSUPPORTED,
-                "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the batch "
-                "between processes",
-                degrees[i].key, (unsigned long long)degrees[i].value);
-        }
+    if (run->parallel.tensor * run->parallel.pipeline > 1) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the "
+                       "batch between processes",
+                       run->parallel.tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
+                       number(run->parallel.tensor > 1 ? run->parallel.tensor : run->parallel.pipeline));
     }
     return LS_OK;
 }

@@ -1,26 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Building the ops, values and steps. Placement is plan_place.c, accounting plan_account.c. */
-#include "model/plan_layer.h"
+#include "model/plan_builder.h"
+
+#include <string.h>
 
 enum {
-    LAYER_OPS_MAX = 18,
+    LAYER_OPS_MAX = 20,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 48,
+    LAYER_VALUES_MAX = 50,
     /* forward 18, clones 16, backward 26 */
     LAYER_STEPS_MAX = 60,
     OUTER_MAX = 12
 };
 
+/* The linears of a layer. */
+enum { QKV, PROJECT, UP, DOWN, LINEAR_COUNT };
+
 /* Target size of a chunk of logits in bytes. Larger chunks touch the head's weight gradient less
  * often, smaller ones need less memory. */
 static const int64_t LOGITS_FLOATS = 16 << 20;
+
+/* The values of one layer; with recompute there are two sets that share what is kept. */
+typedef struct layer_values {
+    int32_t stream; /* residual stream that the first norm reads */
+    int32_t normed_1, mean_1, rstd_1;
+    int32_t qkv, qk, qk_rstd; /* qk: after qk_norm, else qkv */
+    int32_t attended, lse;
+    int32_t projected; /* attention's branch */
+    int32_t middle;    /* stream + projected */
+    int32_t normed_2, mean_2, rstd_2;
+    int32_t up, activated;
+    int32_t down; /* the MLP's branch */
+    /* of the adapters of qkv, project, up and down */
+    int32_t low[LINEAR_COUNT], dropped[LINEAR_COUNT];
+} layer_values;
+
+/* A linear and the adapter on it. copy: of the gradient of its output, with split_backward. */
+typedef struct linear_ops {
+    int32_t linear, dropout, adapter, copy;
+} linear_ops;
+
+typedef struct layer_ops {
+    int32_t norm_1, qk_norm, rotary, attention, norm_2, activate;
+    linear_ops linears[LINEAR_COUNT];
+} layer_ops;
+
+typedef struct layer_parameters {
+    int32_t norm_1, norm_1_bias, qkv, qkv_bias, q_norm, k_norm, project, project_bias;
+    int32_t norm_2, norm_2_bias, up, up_bias, down, down_bias;
+} layer_parameters;
 
 /* ---- parameters ---- */
 
 static layer_parameters layer_parameters_of(const builder *b)
 {
     const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
-    layer_parameters p = {
+    return (layer_parameters){
         .norm_1 = layer_parameter(b, gpt2 ? "ln_1.weight" : "input_layernorm.weight"),
         .norm_1_bias = layer_parameter(b, "ln_1.bias"),
         .qkv = layer_parameter(b, gpt2 ? "attn.c_attn.weight" : "self_attn.q_proj.weight"),
@@ -35,15 +70,7 @@ static layer_parameters layer_parameters_of(const builder *b)
         .up_bias = layer_parameter(b, gpt2 ? "mlp.c_fc.bias" : "mlp.gate_proj.bias"),
         .down = layer_parameter(b, gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"),
         .down_bias = layer_parameter(b, gpt2 ? "mlp.c_proj.bias" : "mlp.down_proj.bias"),
-        .router = LS_NONE,
     };
-    if (b->config->experts > 0) {
-        const bool mixtral = b->config->family == LS_FAMILY_MIXTRAL;
-        p.router = layer_parameter(b, mixtral ? "block_sparse_moe.gate.weight" : "mlp.gate.weight");
-        p.up = layer_parameter(b, mixtral ? "experts.0.w1.weight" : "experts.0.gate_proj.weight");
-        p.down = layer_parameter(b, mixtral ? "experts.0.w2.weight" : "experts.0.down_proj.weight");
-    }
-    return p;
 }
 
 /* ---- workspaces ---- */
@@ -85,13 +112,32 @@ static int32_t add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_
     return index;
 }
 
-static void set_cuts(builder *b, int32_t index, uint32_t forward_cut, uint32_t backward_input_cut)
+static int32_t add_linear(builder *b, int32_t in, int32_t out, int32_t weight, int32_t bias)
+{
+    const int32_t index = add_op(b, LS_OP_LINEAR);
+    ls_op *op = op_at(b, index);
+    op->in[0] = in;
+    op->out[0] = out;
+    op->weight = weight;
+    op->bias = bias;
+    op->in_features = b->plan->values[in].cols;
+    op->out_features = b->plan->values[out].cols;
+    op->weight_in_out = b->config->family == LS_FAMILY_GPT2;
+    op->segment_count = 1;
+    op->segment[0] = op->out_features;
+    return index;
+}
+
+/* Cuts the sums of a linear: over its inputs in forward (LS_LINEAR_SPLIT_IN), or over its outputs
+ * in BACKWARD_INPUT. */
+static void set_cut(builder *b, int32_t index, ls_linear_split split)
 {
     ls_op *op = op_at(b, index);
-    op->forward_cut = forward_cut;
-    op->backward_input_cut = backward_input_cut;
+    op->split = b->plan->options.tensor_degree > 1 ? split : LS_LINEAR_SPLIT_NONE;
+    op->forward_cut = split == LS_LINEAR_SPLIT_IN ? b->pieces : 1;
+    op->backward_input_cut = split == LS_LINEAR_SPLIT_OUT ? b->pieces : 1;
     const int64_t floats = b->plan->options.workspaces.linear(b->n, op->in_features, op->out_features,
-                                                              forward_cut, backward_input_cut);
+                                                              op->forward_cut, op->backward_input_cut);
     op->workspace = add_scratch(b, "linear workspace", floats);
 }
 
@@ -143,7 +189,7 @@ static int32_t add_dropout(builder *b, int32_t in, int which, int32_t *dropped)
  * the first forward pass. */
 static linear_ops with_adapter(builder *b, int32_t linear, int which, layer_values *v)
 {
-    linear_ops ops = {linear, LS_NONE, LS_NONE};
+    linear_ops ops = {linear, LS_NONE, LS_NONE, LS_NONE};
     ls_op found = *op_at(b, linear);
     if (found.weight_in_out) { /* gpt2: one tensor for all segments */
         found.segment_count = 1;
@@ -208,21 +254,10 @@ static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mea
     *rstd = add_float_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
 }
 
-/* Rows of the MLP: all experts' together. */
-static int64_t mlp_rows(const builder *b)
-{
-    return b->n * ls_model_config_mlp_rows(b->config);
-}
-
 static int32_t add_up_value(builder *b)
 {
-    const int64_t ffn = ls_model_config_mlp_ffn(b->config);
-    return add_value(b, b->config->swiglu ? "gate|up" : "up", mlp_rows(b), b->config->swiglu ? 2 * ffn : ffn);
-}
-
-static int32_t add_activated_value(builder *b)
-{
-    return add_value(b, "activated", mlp_rows(b), ls_model_config_mlp_ffn(b->config));
+    const int64_t ffn = b->config->ffn;
+    return add_value(b, b->config->swiglu ? "gate|up" : "up", b->n, b->config->swiglu ? 2 * ffn : ffn);
 }
 
 /* A full set. stream: given for layer 0 and for clones, else LS_NONE. */
@@ -233,9 +268,8 @@ static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
     add_attention_values(b, &v);
     v.middle = add_value(b, "middle stream", b->n, b->config->width);
     add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
-    v.experts = ls_plan_expert_values(b);
     v.up = add_up_value(b);
-    v.activated = add_activated_value(b);
+    v.activated = add_value(b, "activated", b->n, b->config->ffn);
     v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
     for (int i = 0; i < LINEAR_COUNT; i++) {
         v.low[i] = v.dropped[i] = LS_NONE;
@@ -255,10 +289,7 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
     if (b->plan->options.recompute == LS_RECOMPUTE_SELECTIVE) {
         add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
         add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
-        v.activated = add_activated_value(b);
-        if (b->config->experts > 0) {
-            v.experts.dispatched = ls_plan_expert_dispatched(b);
-        }
+        v.activated = add_value(b, "activated", b->n, b->config->ffn);
         for (int i = 0; i < LINEAR_COUNT; i++) {
             v.dropped[i] = LS_NONE;
         }
@@ -275,10 +306,9 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
 static void add_attention_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
-    const uint32_t cut = b->plan->options.tensor_cut;
     const int32_t qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
     set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
-    set_cuts(b, qkv, 1, cut);
+    set_cut(b, qkv, LS_LINEAR_SPLIT_OUT);
     ops->linears[QKV] = with_adapter(b, qkv, QKV, v);
     ops->qk_norm = LS_NONE;
     if (c->qk_norm) {
@@ -289,6 +319,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
         op->stats[1] = v->qk_rstd;
         op->weight = p->q_norm;
         op->bias = p->k_norm;
+        op->backward_input_cut = b->pieces;
     }
     ops->rotary = LS_NONE;
     if (c->rotary) {
@@ -304,29 +335,24 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     attention->stats[0] = v->lse;
     attention->window = ls_model_config_window(c, b->layer);
     const int32_t project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
-    set_cuts(b, project, cut, 1);
+    set_cut(b, project, LS_LINEAR_SPLIT_IN);
     ops->linears[PROJECT] = with_adapter(b, project, PROJECT, v);
 }
 
 static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
-    const uint32_t cut = b->plan->options.tensor_cut;
-    if (c->experts > 0) {
-        ls_plan_expert_ops(b, v, p, ops);
-        return;
-    }
     const int32_t up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
     if (c->swiglu) {
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
-    set_cuts(b, up, 1, cut);
+    set_cut(b, up, LS_LINEAR_SPLIT_OUT);
     ops->linears[UP] = with_adapter(b, up, UP, v);
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
     const int32_t down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
-    set_cuts(b, down, cut, 1);
+    set_cut(b, down, LS_LINEAR_SPLIT_IN);
     ops->linears[DOWN] = with_adapter(b, down, DOWN, v);
 }
 
@@ -362,10 +388,32 @@ static void set_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool 
     op->workspace = add_scratch(b, "norm workspace", norm_floats(b, b->config->width, 1));
 }
 
+static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
+{
+    if (index != LS_NONE) {
+        op_at(b, index)->din[0] = din;
+        op_at(b, index)->dout[0] = dout;
+    }
+}
+
+/* The gradient of the stream changes before the linear's weight gradient is made of it. */
+static int32_t add_copy(builder *b, int32_t from)
+{
+    const int32_t index = add_op(b, LS_OP_ADD);
+    const int32_t copy = add_value(b, "d stream copy", b->n, b->config->width);
+    op_at(b, index)->in[0] = from;
+    op_at(b, index)->out[0] = copy;
+    return index;
+}
+
 /* din, dout: of the linear; its adapter adds to din, with dropout through the gradient of what was
  * dropped. */
-static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din, int32_t dout)
+static void set_linear_gradients(builder *b, linear_ops *ops, int32_t din, int32_t dout)
 {
+    if (b->plan->options.split_backward && dout == b->dstream) {
+        ops->copy = add_copy(b, dout);
+        dout = op_at(b, ops->copy)->out[0];
+    }
     set_pair(b, ops->linear, din, dout);
     if (ops->adapter == LS_NONE) {
         return;
@@ -381,7 +429,7 @@ static void set_linear_gradients(builder *b, const linear_ops *ops, int32_t din,
     set_pair(b, ops->adapter, din, dout);
 }
 
-static void set_attention_gradients(builder *b, const layer_ops *ops)
+static void set_attention_gradients(builder *b, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
     const int32_t dattended = add_value(b, "d attention", b->n, b->q);
@@ -395,19 +443,16 @@ static void set_attention_gradients(builder *b, const layer_ops *ops)
     set_pair(b, ops->qk_norm, dqkv, dqk);
     if (c->qk_norm) {
         const int64_t q = norm_floats(b, b->q, c->heads), k = norm_floats(b, b->kv, c->kv_heads);
-        op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", q > k ? q : k);
+        const int64_t sums = b->plan->options.tensor_cut > 1 ? 2 * b->pieces * c->head_dim : 0;
+        op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", sums + (q > k ? q : k));
     }
     const int32_t dnormed = add_value(b, "d normed 1", b->n, c->width);
     set_linear_gradients(b, &ops->linears[QKV], dnormed, dqkv);
     set_norm_gradients(b, ops->norm_1, dnormed, true);
 }
 
-static void set_mlp_gradients(builder *b, const layer_values *v, const layer_ops *ops)
+static void set_mlp_gradients(builder *b, const layer_values *v, layer_ops *ops)
 {
-    if (b->config->experts > 0) {
-        set_norm_gradients(b, ops->norm_2, ls_plan_expert_gradients(b, v, ops), true);
-        return;
-    }
     const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
     const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
     const int32_t dnormed = add_value(b, "d normed 2", b->n, b->config->width);
@@ -436,10 +481,6 @@ static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
     }
     add_linear_forward(b, &ops->linears[PROJECT]);
     add_step(b, LS_PHASE_FORWARD, ops->norm_2);
-    if (b->config->experts > 0) {
-        ls_plan_expert_forward(b, ops, with_down);
-        return;
-    }
     add_linear_forward(b, &ops->linears[UP]);
     add_step(b, LS_PHASE_FORWARD, ops->activate);
     if (with_down) {
@@ -453,24 +494,12 @@ static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
 static void add_linear_backward(builder *b, const linear_ops *ops, bool again)
 {
     add_step(b, LS_PHASE_FORWARD, again ? ops->dropout : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, ops->copy);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->dropout);
-}
-
-static void add_mlp_backward(builder *b, const layer_ops *ops, bool lazily)
-{
-    if (b->config->experts > 0) {
-        ls_plan_expert_backward(b, ops, lazily);
-        return;
-    }
-    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
-    add_linear_backward(b, &ops->linears[DOWN], lazily);
-    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
-    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
-    add_linear_backward(b, &ops->linears[UP], lazily);
 }
 
 static void add_backward_steps(builder *b, const layer_ops *ops)
@@ -480,7 +509,11 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
     if (recompute == LS_RECOMPUTE_FULL) {
         add_forward_steps(b, ops, false);
     }
-    add_mlp_backward(b, ops, lazily);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
+    add_linear_backward(b, &ops->linears[DOWN], lazily);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
+    add_linear_backward(b, &ops->linears[UP], lazily);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_2);
     add_linear_backward(b, &ops->linears[PROJECT], lazily);
     if (lazily && ops->qk_norm != LS_NONE) {
@@ -540,25 +573,52 @@ static int64_t chunk_rows_of(const ls_plan_options *options, int64_t rows, int64
     return (even + 63) / 64 * 64;
 }
 
-static void add_head(builder *b, int32_t embedding)
+/* What the head needs beside the logits when the vocabulary is cut. */
+static void add_head_scratch(builder *b, ls_op *op)
+{
+    const ls_plan_options *o = &b->plan->options;
+    op->backward_input_cut = b->pieces;
+    if (o->tensor_degree > 1) {
+        op->stats[0] = add_float_value(b, "loss statistics", 3, op->chunk_rows);
+    }
+    if (o->training) {
+        op->stats[1] = add_scratch(
+            b, "head workspace",
+            o->workspaces.linear(op->chunk_rows, op->in_features, op->out_features, 1, b->pieces));
+    }
+}
+
+static void add_head(builder *b)
 {
     const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
     ls_op *op = op_at(b, index);
     op->in[0] = b->plan->hidden;
-    op->weight = b->config->tied ? op_at(b, embedding)->weight : find_parameter(b, "lm_head.weight");
+    op->weight = b->config->tied ? (int32_t)b->plan->layout->table : find_parameter(b, "lm_head.weight");
     op->in_features = b->config->width;
     op->out_features = b->config->vocab;
-    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->config->vocab);
+    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->vocab);
     b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
     ls_value *logits = &b->plan->values[b->plan->logits];
     const int64_t align = b->plan->options.logits_align > 0 ? b->plan->options.logits_align : 1;
     logits->stride = (logits->cols + align - 1) / align * align;
     logits->scratch = true;
     op->workspace = b->plan->logits;
+    add_head_scratch(b, op);
     if (b->plan->options.training) {
         b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);
         op->din[0] = b->plan->dhidden;
     }
+    add_step(b, LS_PHASE_FORWARD, index);
+}
+
+/* A stage that is not the last sends the sum of its last layer's branches. */
+static void add_stage_end(builder *b, const layer_values *last)
+{
+    const int32_t index = add_op(b, LS_OP_ADD);
+    b->plan->stage.out = add_value(b, "sent stream", b->n, b->config->width);
+    op_at(b, index)->in[0] = last->middle;
+    op_at(b, index)->in[1] = last->down;
+    op_at(b, index)->out[0] = b->plan->stage.out;
     add_step(b, LS_PHASE_FORWARD, index);
 }
 
@@ -581,54 +641,111 @@ static void add_layer_backward(builder *b, int32_t layer, const layer_values *fo
     b->layer = -1;
 }
 
-static void build(builder *b)
+/* The layers of the plan, forward; returns the last one's values. */
+static const layer_values *add_layers(builder *b, layer_values *values, layer_ops *ops, int32_t stream)
 {
-    const int64_t layers = b->config->layers;
-    layer_values *values = ls_arena_new(b->arena, layer_values, (size_t)layers);
-    layer_ops *ops = ls_arena_new(b->arena, layer_ops, (size_t)layers);
-    const int32_t embedding = add_embedding(b);
-    for (int64_t i = 0; i < layers; i++) {
-        b->layer = (int32_t)i;
-        values[i] = add_layer_values(b, i == 0 ? op_at(b, embedding)->out[0] : LS_NONE, LS_NONE);
-        ops[i] = add_layer_ops(b, &values[i], i == 0 ? NULL : &values[i - 1], false);
+    const ls_plan_options *o = &b->plan->options;
+    const layer_values *before = NULL;
+    for (uint32_t i = 0; i < o->layer_count; i++) {
+        b->layer = (int32_t)(o->first_layer + i);
+        values[i] = add_layer_values(b, before ? LS_NONE : stream, LS_NONE);
+        ops[i] = add_layer_ops(b, &values[i], before, false);
         add_forward_steps(b, &ops[i], true);
+        before = &values[i];
     }
     b->layer = -1;
-    const int32_t final_norm = add_final_norm(b, &values[layers - 1]);
-    if (b->plan->options.losses) {
-        add_head(b, embedding);
+    return before;
+}
+
+static void build(builder *b)
+{
+    ls_plan *plan = b->plan;
+    const ls_plan_options *o = &plan->options;
+    const bool is_first = o->first_layer == 0, is_last = o->first_layer + o->layer_count == b->config->layers;
+    layer_values *values = ls_arena_new(b->arena, layer_values, o->layer_count);
+    layer_ops *ops = ls_arena_new(b->arena, layer_ops, o->layer_count);
+    int32_t embedding = LS_NONE, final_norm = LS_NONE, stream;
+    if (is_first) {
+        embedding = add_embedding(b);
+        stream = op_at(b, embedding)->out[0];
+    } else {
+        stream = plan->stage.in = add_value(b, "received stream", b->n, b->config->width);
     }
-    b->plan->forward_steps = b->plan->step_count;
-    if (!b->plan->options.training) {
+    const layer_values *last = add_layers(b, values, ops, stream);
+    if (is_last) {
+        final_norm = add_final_norm(b, last);
+    } else {
+        add_stage_end(b, last);
+    }
+    if (is_last && o->losses) {
+        add_head(b);
+    }
+    plan->forward_steps = plan->step_count;
+    if (!o->training) {
         return;
     }
     b->dstream = add_value(b, "d stream", b->n, b->config->width);
-    set_norm_gradients(b, final_norm, b->plan->dhidden, false);
-    add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
-    for (int64_t i = layers - 1; i >= 0; i--) {
-        add_layer_backward(b, (int32_t)i, &values[i], &ops[i]);
+    if (is_last) {
+        set_norm_gradients(b, final_norm, plan->dhidden, false);
+        add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
+    } else {
+        plan->stage.dout = b->dstream;
     }
-    op_at(b, embedding)->dout[0] = b->dstream;
-    add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
+    for (uint32_t i = o->layer_count; i-- > 0;) {
+        add_layer_backward(b, (int32_t)(o->first_layer + i), &values[i], &ops[i]);
+    }
+    if (is_first) {
+        op_at(b, embedding)->dout[0] = b->dstream;
+        add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
+    } else {
+        plan->stage.din = b->dstream;
+    }
+}
+
+/* Moves the steps that make gradients of weights after all others, in the same order. */
+static void split_backward(ls_arena *arena, ls_plan *plan)
+{
+    plan->first_weight_step = plan->step_count;
+    if (!plan->options.split_backward) {
+        return;
+    }
+    ls_plan_step *weights = ls_arena_new(arena, ls_plan_step, plan->step_count);
+    uint32_t kept = plan->forward_steps, moved = 0;
+    for (uint32_t i = plan->forward_steps; i < plan->step_count; i++) {
+        if (plan->steps[i].phase == LS_PHASE_BACKWARD_WEIGHT) {
+            weights[moved++] = plan->steps[i];
+        } else {
+            plan->steps[kept++] = plan->steps[i];
+        }
+    }
+    plan->first_weight_step = kept;
+    memcpy(plan->steps + kept, weights, moved * sizeof *weights);
 }
 
 ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                         const ls_plan_options *options, ls_plan *plan_out)
 {
     LS_TRY(ls_model_config_check(config));
-    LS_TRY(ls_plan_check_options(config, options));
+    LS_TRY(ls_plan_check_options(config, layout, options));
     ls_plan plan = {.config = *config, .options = *options, .layout = layout};
     plan.hidden = plan.logits = plan.dhidden = LS_NONE;
+    plan.stage = (ls_plan_stage){LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+    plan.options.slots = options->slots > 0 ? options->slots : 1;
+    plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
+    plan.options.tensor_degree = options->tensor_degree > 1 ? options->tensor_degree : 1;
+    ls_plan_take_share(&plan);
 
-    const uint32_t layers = (uint32_t)config->layers;
+    const uint32_t layers = plan.options.layer_count;
     builder b = {
         .arena = arena,
         .plan = &plan,
-        .config = config,
+        .config = &plan.config,
+        .vocab = config->vocab,
+        .pieces = options->tensor_cut / plan.options.tensor_degree,
         .n = options->sequences * options->length,
-        .q = config->heads * config->head_dim,
-        .kv = config->kv_heads * config->head_dim,
+        .q = plan.config.heads * config->head_dim,
+        .kv = plan.config.kv_heads * config->head_dim,
         .layer = -1,
         .suffix = "",
         .dstream = LS_NONE,
@@ -641,6 +758,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.steps = ls_arena_new(arena, ls_plan_step, b.capacity_steps);
     build(&b);
     ls_plan_leave_out_frozen(arena, &plan);
+    split_backward(arena, &plan);
     ls_plan_find_lives(&plan);
     ls_plan_place(arena, &plan);
 #ifdef LS_DEBUG

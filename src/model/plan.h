@@ -7,14 +7,12 @@
  * steps, the planner adds up its FLOPs and bytes, and the memory plan uses its arena size. Nothing
  * here computes. A built plan is read-only: any number of threads may use it.
  *
- *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a
- *            forward, an input gradient and (linear, embedding) a weight gradient
- *   values   matrices that ops read and write: activations, saved statistics, gradients, workspaces.
- *            Statistics and workspaces are float32, the others what the options say
- *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then
- *            backward
- *   offsets  each value lives from the first step that uses it to the last; values whose lives do
- *            not overlap share memory
+ * ops what there is to do: embedding, norm, linear, rotary, attention, ...; each has a forward, an
+ * input gradient and (linear, embedding) a weight gradient values matrices that ops read and
+ * write: activations, saved statistics, gradients, workspaces. Statistics and workspaces are
+ * float32, the others what the options say steps (phase, op) in execution order for one
+ * micro-batch: forward 0..forward_steps-1, then backward offsets each value lives from the first
+ * step that uses it to the last; values whose lives do not overlap share memory
  *
  * Forward, per layer (n = sequences * length rows; [] only in some families):
  *
@@ -29,11 +27,6 @@
  *   linear up                    gate|up fused when swiglu
  *   gelu | swiglu
  *   linear down
- *      or, in a layer with experts:
- *   linear router, route         scores of all experts; which experts each token visits
- *   dispatch                     a row for each token and expert, in the order of the experts
- *   expert linear up, swiglu, expert linear down
- *   combine                      weighted sums of a token's rows
  *   ... next layer ...
  *   add_norm                     the last MLP joins; final norm
  *   head_loss                    chunks of logits -> losses; in training also dhidden and its
@@ -67,13 +60,46 @@
  * and the gradients of A and B, its BACKWARD_INPUT step, after the linear's, adds dlow A to dx. low
  * is kept from the first forward pass whatever is recomputed.
  *
+ * Stages. A plan may have only some of the layers, those of a pipeline stage (model/pipeline.h,
+ * model/plan_stage.h). The first stage has the embedding, the last one the final norm and the head.
+ * Another stage begins with the stream that it receives and ends with the one that it sends:
+ *
+ *   received stream (stage.in)            norm, layers, add: sum of the last layer's two branches
+ *                                         = sent stream (stage.out)
+ *   received gradient of the stream       backward
+ *   (stage.dout, "d stream")              = sent gradient of the received stream (stage.din, the
+ *                                         same value)
+ *
+ * The first op of such a stage is a plain norm of the stream, with the bits of the add_norm of a
+ * plan with all layers. Parameters keep their places in the flat buffers.
+ *
+ * Slots. A stage begins later micro-batches before it ends earlier ones. What a micro-batch keeps
+ * from one of its passes to a later one exists once per slot, everything else once:
+ *
+ *   arena   | slot 0 | slot 1 | ... | values of the running pass |
+ *
+ * Split backward, for zero-bubble schedules: the BACKWARD_WEIGHT steps follow all others, so that
+ * the gradient of the input can be sent before them. The gradient of the stream changes while it
+ * passes the layers; the linears that read it later read a copy (LS_OP_ADD without a second
+ * addend).
+ *
+ * Cut and tensor group. What members of a tensor group add is added in the same pieces by a
+ * process that computes alone: `tensor_cut` says in how many. The products of `output` and `down`
+ * are cut in forward; those of qkv, up and the head in BACKWARD_INPUT; the gradients of the q and
+ * k norms by heads; the losses by vocabulary (base/pieces.h). With `tensor_degree` above 1 the
+ * plan is that of one member: heads, ffn and vocabulary are its part, norms and the residual
+ * stream are computed by all members alike. Steps whose result is a sum over the members reduce it
+ * before they end (ls_plan_reduced_floats). Weights and gradients keep the layout of the whole
+ * model, and members write disjoint parts of the gradients (ls_plan_gradient_part), so they may
+ * share one buffer.
+ *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
  * values; a clone of an add_norm whose sum was kept is a plain norm of that sum.
  *   none       everything is kept
- *   selective  norm outputs (qk_norm's too), activations (gelu, swiglu) and dispatched rows are made
- *              again: cheap, no products
+ *   selective  norm outputs (qk_norm's too) and activations (gelu, swiglu) are made again: cheap,
+ *              no products
  *   full       only the stream at the layer's entry is kept; everything else but the down
  *              projection is made again at the start of the layer's backward
  */
@@ -106,15 +132,8 @@ typedef enum ls_op_kind {
     LS_OP_ADAPTER,
     /* in 0 -> out 0, din 0 added to: what an adapter reads while training with dropout */
     LS_OP_DROPOUT,
-    /* in 0: (n, experts) logits, in place -> out 0: probabilities; out 1: (n, experts_per_token)
-     * weights, float32; writes routes, which the next three read */
-    LS_OP_ROUTE,
-    /* in 0: (n, width) -> out 0: (n experts_per_token, width), the rows of an expert adjacent */
-    LS_OP_DISPATCH,
-    /* in 0 -> out 0: a linear of each expert on its rows; parameter: weight of the first expert */
-    LS_OP_EXPERT_LINEAR,
-    /* in 0: the experts' rows, in 1: weights -> out 0: (n, width); din 0 may be in 0 */
-    LS_OP_COMBINE,
+    /* in 0 + in 1 -> out 0, or a copy of in 0 if in 1 is absent; forward only */
+    LS_OP_ADD,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -124,13 +143,22 @@ typedef enum ls_recompute { LS_RECOMPUTE_NONE, LS_RECOMPUTE_SELECTIVE, LS_RECOMP
 
 enum { LS_OP_VALUES_MAX = 2, LS_OP_STATS_MAX = 2, LS_OP_PARAMETERS_MAX = 2, LS_NONE = -1 };
 
+/* Which dimension of a linear the members of a tensor group divide. */
+typedef enum ls_linear_split {
+    LS_LINEAR_SPLIT_NONE,
+    LS_LINEAR_SPLIT_OUT, /* every segment of the outputs; din is a sum over the members */
+    LS_LINEAR_SPLIT_IN   /* the inputs; the output is a sum over the members, the bias follows */
+} ls_linear_split;
+
 typedef struct ls_op {
     ls_op_kind kind;
     int32_t layer; /* -1: outside the layers */
     /* Value indices, LS_NONE where absent. */
     int32_t in[LS_OP_VALUES_MAX];
     int32_t out[LS_OP_VALUES_MAX];
-    int32_t stats[LS_OP_STATS_MAX]; /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd */
+    /* norms: mean, rstd; attention: lse; qk_norm: LS_NONE, rstd; head: statistics of the chunk's
+     * losses (3, chunk_rows) in a tensor group, workspace of BACKWARD_INPUT */
+    int32_t stats[LS_OP_STATS_MAX];
     /* gradients of in[], written (or accumulated into) by BACKWARD_INPUT */
     int32_t din[LS_OP_VALUES_MAX];
     int32_t dout[LS_OP_VALUES_MAX]; /* gradients of out[] */
@@ -141,14 +169,16 @@ typedef struct ls_op {
      * first tensor. */
     /* qk_norm: weight = q norm, bias = k norm; embedding: weight = table, bias = positions */
     int32_t weight, bias;
-    int64_t in_features, out_features;        /* linear */
-    bool weight_in_out;                       /* linear: weight is (in, out), GPT-2's Conv1D */
-    uint32_t forward_cut, backward_input_cut; /* linear: canonical tensor-parallel cut, 1: none */
-    uint32_t segment_count;                   /* linear, adapter: fused outputs */
+    int64_t in_features, out_features; /* linear */
+    bool weight_in_out;                /* linear: weight is (in, out), GPT-2's Conv1D */
+    ls_linear_split split;             /* linear; LS_LINEAR_SPLIT_NONE without a tensor group */
+    /* Pieces of this plan: linear; head, of its vocabulary, and qk_norm, of its heads, have the
+     * second only. 1: none */
+    uint32_t forward_cut, backward_input_cut;
+    uint32_t segment_count; /* linear, adapter: fused outputs */
     int64_t segment[3];
     bool segment_adapted[3]; /* adapter: this segment has one */
     int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
-    int32_t routes;          /* ops of experts: compute/kernels/experts.h; LS_NONE elsewhere */
     uint32_t site;           /* dropout: a number of its own in the model */
     int64_t window;          /* attention */
     int64_t chunk_rows;      /* head: tokens whose logits exist at once */
@@ -159,8 +189,9 @@ typedef struct ls_value {
     ls_dtype dtype;
     int64_t rows, cols; /* elements */
     int64_t stride;     /* elements from one row to the next, at least cols */
-    /* from the start of the arena in units of 4 bytes, multiple of 64 */
+    /* from the start of the arena, or of a slot, in units of 4 bytes, multiple of 64 */
     int64_t offset;
+    bool in_slot;                  /* every slot has one (ls_plan_offset) */
     int32_t first_step, last_step; /* life, inclusive; written and read; -1: not used by any step */
     /* nothing is kept between first_step and last_step: only those two need the memory */
     bool scratch;
@@ -197,11 +228,11 @@ typedef struct ls_plan_options {
     /* false (with training false): no head; the last norm's output is the result (generation) */
     bool losses;
     ls_recompute recompute;
-    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none;
-     * with experts always 1 */
+    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
     uint32_t tensor_cut;
-    /* coefficient of the balance loss of layers with experts (compute/kernels/experts.h) */
-    double balance_loss;
+    /* members of the tensor group, which divides tensor_cut, and whose plan this is; 0 is read as
+     * 1: all pieces. Above 1: float32, no adapter */
+    uint32_t tensor_degree, tensor_member;
     ls_plan_workspaces workspaces;
     /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
     ls_dtype activations;
@@ -210,10 +241,24 @@ typedef struct ls_plan_options {
     /* tokens whose logits exist at once, at most; 0: as many as fill 64 MiB of float32. Part of the
      * determinism class. */
     int64_t logits_rows;
+    /* Layers of a stage, while training: `layer_count` from `first_layer` on. 0, 0: all. */
+    uint32_t first_layer, layer_count;
+    /* micro-batches that a stage holds at once; 0: 1 */
+    uint32_t slots;
+    bool split_backward; /* gradients of weights follow all other backward steps */
 } ls_plan_options;
 
+/* The values that a stage exchanges with its neighbours, (n, width); LS_NONE at the ends of the
+ * model. */
+typedef struct ls_plan_stage {
+    int32_t in, out;   /* the stream: received from the stage before, sent to the one after */
+    int32_t din, dout; /* their gradients: sent to the stage before, received from the one after */
+} ls_plan_stage;
+
 typedef struct ls_plan {
+    /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
     ls_model_config config;
+    int64_t vocab_first; /* its ids are [vocab_first, vocab_first + config.vocab) */
     ls_plan_options options;
     const ls_layout *layout; /* borrowed */
     ls_op *ops;
@@ -223,7 +268,11 @@ typedef struct ls_plan {
     ls_plan_step *steps;
     uint32_t step_count;
     uint32_t forward_steps;
-    int64_t arena_floats; /* memory of all values */
+    /* first of the steps that follow the others with split_backward; else step_count */
+    uint32_t first_weight_step;
+    ls_plan_stage stage;
+    int64_t arena_floats; /* memory of all values in all slots */
+    int64_t slot_floats;  /* of one slot; 0 with a single one */
     /* the most that is alive at one step, a lower bound for any placement */
     int64_t live_floats;
     int32_t hidden; /* value: output of the final norm */
@@ -236,7 +285,7 @@ typedef struct ls_plan {
  * Builds the plan of a checked configuration; tables live in `arena`, `layout` must outlive it.
  * Pure: the same arguments give the same plan, byte for byte, on every machine (chunk_rows and
  * offsets included). Errors: LS_ERR_INVALID (options out of range, training without losses, cut
- * that does not divide); plan_out is then untouched.
+ * that does not divide), LS_ERR_UNSUPPORTED (an adapter on a stage); plan_out is then untouched.
  */
 LS_MUST_CHECK ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls_layout *layout,
                                       const ls_plan_options *options, ls_plan *plan_out);
@@ -270,9 +319,29 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
  * included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
 
+/* Floats that step `step` reduces over the members of the tensor group; 0 without a group. All
+ * members have the same steps. */
+uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step);
+
+/*
+ * The elements of a parameter's gradient that the plan writes: `blocks` blocks of (rows, cols), the
+ * first at (row, col), each further one `block_cols` columns to the right. The parts of all members
+ * of a tensor group are disjoint and together the whole: pieces are written by their holder, what
+ * all compute alike by member 0. rows 0: nothing; so for a parameter that is frozen or belongs to
+ * another stage.
+ */
+typedef struct ls_gradient_part {
+    int64_t row, rows, col, cols;
+    int64_t blocks, block_cols;
+} ls_gradient_part;
+ls_gradient_part ls_plan_gradient_part(const ls_plan *plan, uint32_t parameter);
+
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
- * final, unless another micro-batch follows. */
+ * final, unless another micro-batch follows. 0: it writes none of them. */
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
+
+/* Where value `value` of the micro-batch in `slot` begins in the arena, in units of 4 bytes. */
+int64_t ls_plan_offset(const ls_plan *plan, int32_t value, uint32_t slot);
 
 /* What a step does with a value. */
 typedef enum ls_use { LS_USE_READ = 1, LS_USE_WRITE = 2, LS_USE_SCRATCH = 4 } ls_use;

@@ -34,9 +34,6 @@ static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         return 2.0 * sequences * length * (double)op->in_features * (double)op->out_features;
     }
-    if (op->kind == LS_OP_EXPERT_LINEAR) {
-        return 2.0 * sequences * length * (double)(c->experts_per_token * op->in_features * op->out_features);
-    }
     if (op->kind == LS_OP_ADAPTER) {
         return adapter_flops(plan, op);
     }
@@ -72,6 +69,14 @@ static double backward_flops(const ls_plan *plan, uint32_t step)
         return 0.0;
     }
     return op->kind == LS_OP_ATTENTION ? 2.0 * product : product;
+}
+
+double ls_plan_step_flops(const ls_plan *plan, uint32_t step)
+{
+    const ls_op *op = &plan->ops[plan->steps[step].op];
+    const bool forward = plan->steps[step].phase == LS_PHASE_FORWARD;
+    return (forward ? op_flops(plan, op, false) : 0.0) +
+           (plan->options.training ? backward_flops(plan, step) : 0.0);
 }
 
 ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
@@ -123,14 +128,13 @@ uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket)
             return i;
         }
     }
-    LS_ASSERT(!"a bucket without gradients");
     return 0;
 }
 
 static uint64_t other_bytes(const ls_plan *plan)
 {
     const ls_model_config *c = &plan->config;
-    const uint64_t tokens = (uint64_t)(plan->options.sequences * plan->options.length);
+    const uint64_t tokens = (uint64_t)(plan->options.slots * plan->options.sequences * plan->options.length);
     const uint64_t rope_tables =
         c->rotary ? 2 * (uint64_t)(plan->options.length * (c->head_dim / 2)) * sizeof(float) : 0;
     /* at most */

@@ -11,12 +11,14 @@
 typedef struct builder {
     ls_arena *arena;
     ls_plan *plan;
-    const ls_model_config *config;
-    int64_t n;          /* rows: tokens of a micro-batch */
-    int64_t q, kv;      /* columns of queries, of keys (and of values) */
-    int32_t layer;      /* -1: outside */
-    const char *suffix; /* " again" while clones are made */
-    int32_t dstream;    /* gradient of the residual stream, LS_NONE until it exists */
+    const ls_model_config *config; /* of the plan */
+    int64_t vocab;                 /* of the model */
+    uint32_t pieces;               /* of the cut, in this plan */
+    int64_t n;                     /* rows: tokens of a micro-batch */
+    int64_t q, kv;                 /* columns of queries, of keys (and of values) */
+    int32_t layer;                 /* -1: outside */
+    const char *suffix;            /* " again" while clones are made */
+    int32_t dstream;               /* gradient of the residual stream, LS_NONE until it exists */
     uint32_t capacity_ops, capacity_values, capacity_steps;
 } builder;
 
@@ -71,7 +73,6 @@ static inline int32_t add_op(builder *b, ls_op_kind kind)
         .workspace = LS_NONE,
         .weight = LS_NONE,
         .bias = LS_NONE,
-        .routes = LS_NONE,
         .low = LS_NONE,
         .dlow = LS_NONE,
         .forward_cut = 1,

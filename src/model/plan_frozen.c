@@ -15,7 +15,6 @@ static bool makes_gradients(const ls_plan_step *step, const ls_op *op)
         return step->phase == LS_PHASE_BACKWARD_INPUT;
     case LS_OP_LINEAR:
     case LS_OP_ADAPTER:
-    case LS_OP_EXPERT_LINEAR:
     case LS_OP_EMBEDDING:
         return step->phase == LS_PHASE_BACKWARD_WEIGHT;
     case LS_OP_HEAD_LOSS:
@@ -78,6 +77,9 @@ void ls_plan_leave_out_frozen(ls_arena *arena, ls_plan *plan)
     }
     bool *read_later = ls_arena_new(arena, bool, plan->value_count);
     bool *stays = ls_arena_new(arena, bool, plan->step_count);
+    if (plan->stage.din != LS_NONE) {
+        read_later[plan->stage.din] = true; /* by the stage before */
+    }
     for (uint32_t i = plan->step_count; i-- > plan->forward_steps;) {
         stays[i] = is_needed(plan, i, read_later);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The options of a plan: what is allowed, and estimates of workspaces. */
+#include "base/pieces.h"
 #include "model/plan_internal.h"
 
 /* ---- workspaces ---- */
@@ -54,7 +55,75 @@ static ls_status check_cut(const char *what, int64_t size, uint32_t cut)
     return LS_OK;
 }
 
-ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_options *o)
+static ls_status check_stage(const ls_model_config *config, const ls_layout *layout, const ls_plan_options *o)
+{
+    const uint64_t past = (uint64_t)o->first_layer + o->layer_count, layers = (uint64_t)config->layers;
+    const bool is_part = o->first_layer > 0 || (o->layer_count > 0 && o->layer_count < layers);
+    if (past > layers || (o->first_layer > 0 && o->layer_count == 0)) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "plan: a stage of %u layers from layer %u on is not possible: the model has %llu layers, "
+            "and a stage needs at least one",
+            o->layer_count, o->first_layer, (unsigned long long)layers);
+    }
+    if (!is_part && o->slots <= 1 && !o->split_backward) {
+        return LS_OK;
+    }
+    if (!o->training) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: stages, slots and a split backward pass need option `training`; without it "
+                       "the plan has all layers");
+    }
+    if (o->slots > 1 << 20) {
+        return ls_fail(LS_ERR_INVALID, "plan: the number of slots is %u; it must be at most %d", o->slots,
+                       1 << 20);
+    }
+    return layout->adapter ? ls_fail(LS_ERR_UNSUPPORTED,
+                                     "plan: a model with an adapter cannot be cut into pipeline stages; use "
+                                     "one stage, or train without adapter")
+                           : LS_OK;
+}
+
+static uint32_t next_power(uint32_t value)
+{
+    uint32_t power = 1;
+    while (power < value) {
+        power *= 2;
+    }
+    return power;
+}
+
+static ls_status check_group(const ls_layout *layout, const ls_plan_options *o)
+{
+    const bool is_power = (o->tensor_cut & (o->tensor_cut - 1)) == 0;
+    if (!is_power || o->tensor_cut % o->tensor_degree != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: parallel.tensor is %u and train.tensor_cut %u; the cut must be a power of two "
+                       "and a multiple of parallel.tensor, for example %u",
+                       o->tensor_degree, o->tensor_cut, next_power(o->tensor_degree));
+    }
+    if (o->tensor_member >= o->tensor_degree) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: there is no member %u in a tensor group of %u; they are 0 to %u",
+                       o->tensor_member, o->tensor_degree, o->tensor_degree - 1);
+    }
+    if (layout->adapter) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "plan: parallel.tensor is %u, but adapters are trained with 1 only; set "
+                       "parallel.tensor: 1 and use ranks for data",
+                       o->tensor_degree);
+    }
+    if (o->activations != LS_F32) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "plan: parallel.tensor is %u, which works on CPUs in fp32 only; set parallel.tensor: 1",
+            o->tensor_degree);
+    }
+    return LS_OK;
+}
+
+ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *layout,
+                                const ls_plan_options *o)
 {
     if (o->sequences < 1 || o->sequences > 1 << 20) {
         return ls_fail(LS_ERR_INVALID,
@@ -75,16 +144,18 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_plan_opt
                        "plan: recompute is %d; it must be 0 (none), 1 (selective) or 2 (full)",
                        (int)o->recompute);
     }
-    if (o->tensor_cut < 1) {
-        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be at least 1", o->tensor_cut);
+    if (o->tensor_cut < 1 || o->tensor_cut > LS_PIECES_MAX) {
+        return ls_fail(LS_ERR_INVALID, "plan: train.tensor_cut is %u; it must be 1 to %d", o->tensor_cut,
+                       LS_PIECES_MAX);
     }
-    if (config->experts > 0 && o->tensor_cut > 1) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "plan: train.tensor_cut is %u, but the products of experts are never cut; it must be 1",
-            o->tensor_cut);
-    }
+    LS_TRY(check_stage(config, layout, o));
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
-    return check_cut("ffn", config->ffn, o->tensor_cut);
+    LS_TRY(check_cut("ffn", config->ffn, o->tensor_cut));
+    if (config->vocab < o->tensor_cut) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: train.tensor_cut is %u, but the vocabulary has only %lld tokens", o->tensor_cut,
+                       (long long)config->vocab);
+    }
+    return o->tensor_degree > 1 ? check_group(layout, o) : LS_OK;
 }

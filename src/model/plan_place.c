@@ -33,7 +33,7 @@ static void touch(use_list *list, int32_t value, uint32_t use)
 
 static void forward_uses(const ls_op *op, use_list *list)
 {
-    const bool in_place = op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER || op->kind == LS_OP_ROUTE;
+    const bool in_place = op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER;
     touch(list, op->in[0], LS_USE_READ);
     touch(list, op->in[1], LS_USE_READ);
     touch(list, op->out[0], in_place ? LS_USE_READ | LS_USE_WRITE : LS_USE_WRITE);
@@ -41,7 +41,6 @@ static void forward_uses(const ls_op *op, use_list *list)
     touch(list, op->stats[0], LS_USE_WRITE);
     touch(list, op->stats[1], LS_USE_WRITE);
     touch(list, op->low, LS_USE_WRITE);
-    touch(list, op->routes, op->kind == LS_OP_ROUTE ? LS_USE_WRITE : LS_USE_READ);
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         touch(list, op->workspace, LS_USE_SCRATCH);
     }
@@ -54,8 +53,8 @@ static void forward_uses(const ls_op *op, use_list *list)
  * for an add_norm, everything for attention. */
 static void saved_uses(const ls_op *op, use_list *list)
 {
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_ROTARY ||
-        op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER ||
+        op->kind == LS_OP_DROPOUT) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -75,7 +74,6 @@ static void backward_input_uses(const ls_op *op, use_list *list)
 {
     const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY;
     saved_uses(op, list);
-    touch(list, op->routes, LS_USE_READ);
     touch(list, op->dlow, LS_USE_READ);
     touch(list, op->kind == LS_OP_ADAPTER ? LS_NONE : op->dout[0], LS_USE_READ);
     touch(list, op->dout[1], LS_USE_READ);
@@ -101,7 +99,6 @@ uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses
     case LS_PHASE_BACKWARD_WEIGHT:
         touch(&list, op->kind == LS_OP_EMBEDDING ? LS_NONE : op->in[0], LS_USE_READ);
         touch(&list, op->dout[0], LS_USE_READ);
-        touch(&list, op->routes, LS_USE_READ);
         touch(&list, op->low, LS_USE_READ);
         touch(&list, op->dlow, LS_USE_WRITE);
         break;
@@ -110,6 +107,21 @@ uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses
 }
 
 /* ---- lives ---- */
+
+/* Passes between which a stage computes other micro-batches. */
+static int pass_of(const ls_plan *plan, int32_t step)
+{
+    return (step >= (int32_t)plan->forward_steps) + (step >= (int32_t)plan->first_weight_step);
+}
+
+static void find_slots(ls_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        ls_value *value = &plan->values[i];
+        value->in_slot = plan->options.slots > 1 && !value->scratch &&
+                         pass_of(plan, value->first_step) != pass_of(plan, value->last_step);
+    }
+}
 
 void ls_plan_find_lives(ls_plan *plan)
 {
@@ -124,6 +136,10 @@ void ls_plan_find_lives(ls_plan *plan)
             value->last_step = (int32_t)step;
         }
     }
+    if (plan->stage.dout != LS_NONE) { /* it arrives before the first backward step */
+        plan->values[plan->stage.dout].first_step = (int32_t)plan->forward_steps;
+    }
+    find_slots(plan);
 }
 
 int64_t ls_value_span(const ls_value *value)
@@ -156,13 +172,14 @@ static bool meet(const ls_value *a, const ls_value *b)
     return a->first_step <= b->last_step && b->first_step <= a->last_step;
 }
 
-static int64_t most_alive(ls_arena *arena, const ls_plan *plan)
+/* Of the values in slots, or of the others. */
+static int64_t most_alive(ls_arena *arena, const ls_plan *plan, bool in_slot)
 {
     int64_t *change = ls_arena_new(arena, int64_t, (size_t)plan->step_count + 1);
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const ls_value *value = &plan->values[i];
         const int64_t span = ls_value_span(value);
-        if (value->first_step < 0) {
+        if (value->first_step < 0 || value->in_slot != in_slot) {
             continue;
         }
         change[value->first_step] += span;
@@ -208,6 +225,7 @@ static int earliest_first(const ls_value *a, const ls_value *b)
 
 typedef struct placement {
     ls_plan *plan;
+    bool in_slot; /* which values are placed */
     value_order order;
     uint32_t *queue;  /* values in the order of placing */
     uint32_t *placed; /* values placed so far, by offset */
@@ -255,13 +273,13 @@ static void insert_placed(placement *p, uint32_t value)
     p->placed[at] = value;
 }
 
-/* Places every value and returns the floats needed. */
+/* Places the values and returns the floats needed. */
 static int64_t place_in_order(placement *p, value_order order)
 {
     uint32_t count = 0;
     int64_t floats = 0;
     for (uint32_t i = 0; i < p->plan->value_count; i++) {
-        if (p->plan->values[i].first_step >= 0) {
+        if (p->plan->values[i].first_step >= 0 && p->plan->values[i].in_slot == p->in_slot) {
             p->queue[count++] = i;
         }
     }
@@ -278,19 +296,22 @@ static int64_t place_in_order(placement *p, value_order order)
     return floats;
 }
 
-void ls_plan_place(ls_arena *arena, ls_plan *plan)
+/* Places the values in slots, or the others, from offset 0 on. Returns the floats needed; to
+ * *live_out the bound for any placement. */
+static int64_t place_all(ls_arena *arena, ls_plan *plan, bool in_slot, int64_t *live_out)
 {
     static const value_order orders[] = {largest_first, longest_first, earliest_first};
     enum { ORDER_COUNT = sizeof orders / sizeof *orders };
     placement p = {
         .plan = plan,
+        .in_slot = in_slot,
         .queue = ls_arena_new(arena, uint32_t, plan->value_count),
         .placed = ls_arena_new(arena, uint32_t, plan->value_count),
     };
-    plan->live_floats = most_alive(arena, plan);
+    *live_out = most_alive(arena, plan, in_slot);
     int best = 0, last = 0;
     int64_t best_floats = INT64_MAX;
-    for (int i = 0; i < ORDER_COUNT && best_floats > plan->live_floats; i++) {
+    for (int i = 0; i < ORDER_COUNT && best_floats > *live_out; i++) {
         const int64_t floats = place_in_order(&p, orders[i]);
         last = i;
         if (floats < best_floats) {
@@ -298,7 +319,27 @@ void ls_plan_place(ls_arena *arena, ls_plan *plan)
             best_floats = floats;
         }
     }
-    plan->arena_floats = best == last ? best_floats : place_in_order(&p, orders[best]);
+    return best == last ? best_floats : place_in_order(&p, orders[best]);
+}
+
+void ls_plan_place(ls_arena *arena, ls_plan *plan)
+{
+    const int64_t slots = plan->options.slots;
+    int64_t live_in_slot = 0, live_beside = 0;
+    plan->slot_floats = place_all(arena, plan, true, &live_in_slot);
+    const int64_t beside = place_all(arena, plan, false, &live_beside);
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        plan->values[i].offset += plan->values[i].in_slot ? 0 : slots * plan->slot_floats;
+    }
+    plan->arena_floats = slots * plan->slot_floats + beside;
+    plan->live_floats = slots * live_in_slot + live_beside;
+}
+
+int64_t ls_plan_offset(const ls_plan *plan, int32_t value, uint32_t slot)
+{
+    LS_DCHECK(slot < plan->options.slots);
+    const ls_value *v = &plan->values[value];
+    return v->offset + (v->in_slot ? slot * plan->slot_floats : 0);
 }
 
 /* ---- checking ---- */
@@ -308,12 +349,13 @@ static void check_no_overlap(const ls_plan *plan)
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const ls_value *a = &plan->values[i];
         LS_ASSERT(a->offset % VALUE_ALIGN == 0 && a->offset >= 0);
-        LS_ASSERT(a->first_step < 0 || a->offset + ls_value_span(a) <= plan->arena_floats);
+        LS_ASSERT(a->first_step < 0 ||
+                  a->offset + ls_value_span(a) <= (a->in_slot ? plan->slot_floats : plan->arena_floats));
         for (uint32_t j = 0; j < i; j++) {
             const ls_value *b = &plan->values[j];
             const bool apart =
                 a->offset + ls_value_span(a) <= b->offset || b->offset + ls_value_span(b) <= a->offset;
-            LS_ASSERT(apart || !meet(a, b));
+            LS_ASSERT(apart || a->in_slot != b->in_slot || !meet(a, b));
         }
     }
 }
@@ -323,6 +365,12 @@ static void check_reads_follow_writes(const ls_plan *plan)
     unsigned char *written = calloc(plan->value_count, 1);
     LS_ASSERT(written);
     for (uint32_t step = 0; step < plan->step_count; step++) {
+        const int32_t received = step == 0                     ? plan->stage.in
+                                 : step == plan->forward_steps ? plan->stage.dout
+                                                               : LS_NONE;
+        if (received != LS_NONE) {
+            written[received] = 1;
+        }
         ls_value_use uses[LS_STEP_USES_MAX];
         const uint32_t count = ls_plan_step_uses(plan, step, uses);
         for (uint32_t i = 0; i < count; i++) {
@@ -348,7 +396,8 @@ static void check_linear(const ls_plan *plan, const ls_op *op, int64_t n)
     check_shape(plan, op->out[0], n, op->out_features);
     check_shape(plan, op->dout[0], n, op->out_features);
     const ls_parameter *weight = &plan->layout->parameters[op->weight];
-    LS_ASSERT((op->weight_in_out ? weight->rows : weight->cols) == op->in_features);
+    const int64_t parts = op->split == LS_LINEAR_SPLIT_IN ? plan->options.tensor_degree : 1;
+    LS_ASSERT((op->weight_in_out ? weight->rows : weight->cols) == op->in_features * parts);
 }
 
 static void check_adapter(const ls_plan *plan, const ls_op *op, int64_t n)
@@ -378,13 +427,10 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
     case LS_OP_ADAPTER:
         check_adapter(plan, op, n);
         break;
-    case LS_OP_EXPERT_LINEAR:
-        check_linear(plan, op, n * c->experts_per_token);
-        break;
-    case LS_OP_DISPATCH:
-    case LS_OP_COMBINE:
-        check_shape(plan, op->in[0], op->kind == LS_OP_DISPATCH ? n : n * c->experts_per_token, c->width);
-        check_shape(plan, op->out[0], op->kind == LS_OP_COMBINE ? n : n * c->experts_per_token, c->width);
+    case LS_OP_ADD:
+        check_shape(plan, op->in[0], n, c->width);
+        check_shape(plan, op->in[1], n, c->width);
+        check_shape(plan, op->out[0], n, c->width);
         break;
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:

@@ -24,9 +24,13 @@ typedef struct embedding_job {
 static void row_gather(const embedding_job *job, int64_t r)
 {
     const int64_t cols = job->rows->cols;
+    float *out = ls_tensor_row(job->rows, r);
+    if (job->tokens[r] == LS_TOKEN_ELSEWHERE) {
+        job->kernels->fill(out, -0.0f, cols);
+        return;
+    }
     LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
     const float *from = ls_tensor_row(job->table, job->tokens[r]);
-    float *out = ls_tensor_row(job->rows, r);
     if (!ls_tensor_is_present(job->position_table)) {
         memcpy(out, from, (size_t)cols * sizeof *out);
         return;
@@ -74,7 +78,7 @@ static void tile_scatter(void *context, int64_t tile, uint32_t worker)
     const embedding_job *job = context;
     const int64_t first = tile * SLICE_COLS, cols = ls_min64(SLICE_COLS, job->rows->cols - first);
     for (int64_t r = 0; r < job->rows->rows; r++) {
-        if (ls_tensor_is_present(job->table)) {
+        if (ls_tensor_is_present(job->table) && job->tokens[r] != LS_TOKEN_ELSEWHERE) {
             LS_ASSERT(job->tokens[r] >= 0 && job->tokens[r] < job->table->rows);
             add_into(job, job->table, job->tokens[r], r, first, cols);
         }

@@ -31,8 +31,7 @@
     X(cross_entropy)                                                                                         \
     X(adamw)                                                                                                 \
     X(attention)                                                                                             \
-    X(reduce)                                                                                                \
-    X(experts)
+    X(reduce)
 
 typedef struct ls_cpu_kernels {
     /* "generic", "avx2" or "avx512". */

@@ -2,6 +2,7 @@
 /* Linear layers as matrix products (cpu/gemm.h), and the canonical cut as a tree of them. */
 #include "compute/kernels/linear.h"
 
+#include "base/pieces.h"
 #include "compute/cpu/gemm.h"
 #include "compute/cpu/ops.h"
 #include "compute/cpu/shape.h"
@@ -25,6 +26,36 @@ static ls_gemm_operand tensor_operand(const ls_tensor *t, bool transposed)
     return (ls_gemm_operand){.data = t->data, .stride = t->stride, .transposed = transposed};
 }
 
+/* Outputs that are adjacent in the weight. */
+typedef struct out_part {
+    int64_t first, width; /* columns of y */
+    int64_t at;           /* outputs of the weight */
+} out_part;
+
+/* The parts of a layer: one if its segments are adjacent. Returns how many. */
+static uint32_t out_parts(const ls_linear *linear, out_part parts_out[LS_LINEAR_SEGMENTS_MAX])
+{
+    uint32_t count = 0;
+    out_part next = {0};
+    for (uint32_t s = 0; s < linear->segment_count; s++) {
+        next.at += linear->skip[s];
+        if (count == 0 || linear->skip[s] > 0) {
+            parts_out[count++] = next;
+        }
+        parts_out[count - 1].width += linear->segment[s];
+        next.first += linear->segment[s];
+        next.at += linear->segment[s];
+    }
+    return count;
+}
+
+/* Outputs of the weight from `at` on, in or across the rows of a matrix like it. */
+static ls_tensor part_of_weight(const ls_linear *linear, ls_tensor t, const out_part *part)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? ls_tensor_rows(t, part->at, part->width)
+                                              : ls_tensor_columns(t, part->at, part->width);
+}
+
 /* -- the canonical cut: pieces in a fixed binary tree -- */
 
 /* A product whose inner dimension is cut: piece i of t takes the i-th t-th of every segment. */
@@ -33,17 +64,8 @@ typedef struct cut_product {
     uint32_t pieces;
     uint32_t segment_count;
     const int64_t *segment;
+    const int64_t *skip; /* inner indices that only B has before each segment; NULL: none */
 } cut_product;
-
-/* [0, length) splits at the largest power of two below its length, which is >= 2. */
-static uint32_t tree_split(uint32_t length)
-{
-    uint32_t split = 1;
-    while (split * 2 < length) {
-        split *= 2;
-    }
-    return split;
-}
 
 /* to (rows, cols) += from, then + bias; either may be NULL. */
 typedef struct add_job {
@@ -80,20 +102,36 @@ static void add_matrix(ls_queue *queue, add_job job)
     ls_queue_run_tiles(queue, (job.rows + ADD_ROWS - 1) / ADD_ROWS, add_tile, &job);
 }
 
+/* The product as one call per range, which has the bits of one call for all of them. */
+static ls_status run_ranges(ls_queue *queue, const ls_gemm *gemm, const int64_t *skip)
+{
+    ls_gemm part = *gemm;
+    part.range_count = 1;
+    for (uint32_t s = 0; s < gemm->range_count; s++) {
+        part.b.data += skip[s] * (part.b.transposed ? 1 : part.b.stride);
+        part.range[0] = gemm->range[s];
+        part.accumulate = gemm->accumulate || s > 0;
+        LS_TRY(ls_gemm_run(queue, &part));
+    }
+    return LS_OK;
+}
+
 static ls_status run_piece(ls_queue *queue, const cut_product *product, uint32_t piece, float *to,
                            int64_t stride)
 {
     ls_gemm gemm = product->gemm;
     int64_t start = 0;
     for (uint32_t s = 0; s < product->segment_count; s++) {
-        const int64_t count = product->segment[s] / product->pieces;
-        gemm.range[s] = (ls_gemm_range){.first = start + piece * count, .count = count};
-        start += product->segment[s];
+        const int64_t size = product->segment[s];
+        const int64_t first = ls_piece_first(size, product->pieces, piece);
+        const int64_t end = ls_piece_first(size, product->pieces, piece + 1);
+        gemm.range[s] = (ls_gemm_range){.first = start + first, .count = end - first};
+        start += size;
     }
     gemm.range_count = product->segment_count;
     gemm.c = to;
     gemm.c_stride = stride;
-    return ls_gemm_run(queue, &gemm);
+    return product->skip ? run_ranges(queue, &gemm, product->skip) : ls_gemm_run(queue, &gemm);
 }
 
 /* Writes the tree sum of pieces [first, first + count) to `to`; `spare` holds one (m, n) matrix per
@@ -105,7 +143,7 @@ static ls_status run_tree(ls_queue *queue, const cut_product *product, uint32_t 
         return run_piece(queue, product, first, to, stride);
     }
     const int64_t m = product->gemm.m, n = product->gemm.n;
-    const uint32_t split = tree_split(count);
+    const uint32_t split = ls_pieces_left(count);
     LS_TRY(run_tree(queue, product, first, split, to, stride, spare));
     LS_TRY(run_tree(queue, product, first + split, count - split, spare, n, spare + m * n));
     add_matrix(
@@ -186,17 +224,31 @@ static void column_sums_tile(void *context, int64_t tile, uint32_t worker)
 ls_status ls_cpu_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x,
                                 const ls_tensor *y)
 {
-    const int64_t n = x->rows, in = ls_linear_in(linear), out = ls_linear_out(linear);
+    const int64_t in = ls_linear_in(linear);
+    out_part parts[LS_LINEAR_SEGMENTS_MAX];
+    const uint32_t count = out_parts(linear, parts);
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_tensor part_y = ls_tensor_columns(*y, parts[i].first, parts[i].width);
+        cut_product product = {.gemm = {.m = x->rows,
+                                        .n = parts[i].width,
+                                        .a = tensor_operand(x, false),
+                                        .b = weight_operand(linear, false),
+                                        .bias = linear->bias.data},
+                               .pieces = linear->forward_cut,
+                               .segment_count = 1,
+                               .segment = &in};
+        if (parts[i].at > 0) {
+            product.gemm.b.data += parts[i].at * (product.gemm.b.transposed ? product.gemm.b.stride : 1);
+            product.gemm.bias += linear->bias.data ? parts[i].at : 0;
+        }
+        LS_TRY(run_cut(queue, product, &part_y, &linear->workspace));
+    }
+    return LS_OK;
+}
 
-    const cut_product product = {.gemm = {.m = n,
-                                          .n = out,
-                                          .a = tensor_operand(x, false),
-                                          .b = weight_operand(linear, false),
-                                          .bias = linear->bias.data},
-                                 .pieces = linear->forward_cut,
-                                 .segment_count = 1,
-                                 .segment = &in};
-    return run_cut(queue, product, y, &linear->workspace);
+static bool has_gaps(const ls_linear *linear)
+{
+    return linear->skip[0] > 0 || linear->skip[1] > 0 || linear->skip[2] > 0;
 }
 
 ls_status ls_cpu_linear_backward_input(ls_queue *queue, const ls_linear *linear, const ls_tensor *dy,
@@ -211,7 +263,8 @@ ls_status ls_cpu_linear_backward_input(ls_queue *queue, const ls_linear *linear,
                                           .accumulate = accumulate},
                                  .pieces = linear->backward_input_cut,
                                  .segment_count = linear->segment_count,
-                                 .segment = linear->segment};
+                                 .segment = linear->segment,
+                                 .skip = has_gaps(linear) ? linear->skip : NULL};
     return run_cut(queue, product, dx, &linear->workspace);
 }
 
@@ -235,12 +288,19 @@ ls_status ls_cpu_linear_backward_weight(ls_queue *queue, const ls_linear *linear
                                         const ls_tensor *dy, const ls_tensor *dweight, const ls_tensor *dbias,
                                         bool accumulate)
 {
-    if (ls_tensor_is_present(dweight)) {
-        LS_TRY(run_weight_gradient(queue, linear, x, dy, dweight, accumulate));
-    }
-    if (ls_tensor_is_present(dbias)) {
-        column_sums sums = {.dy = dy, .sum = dbias->data, .accumulate = accumulate};
-        ls_queue_run_tiles(queue, ls_ceil_div(dy->cols, SUM_COLS), column_sums_tile, &sums);
+    out_part parts[LS_LINEAR_SEGMENTS_MAX];
+    const uint32_t count = out_parts(linear, parts);
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_tensor part_dy = ls_tensor_columns(*dy, parts[i].first, parts[i].width);
+        if (ls_tensor_is_present(dweight)) {
+            const ls_tensor to = part_of_weight(linear, *dweight, &parts[i]);
+            LS_TRY(run_weight_gradient(queue, linear, x, &part_dy, &to, accumulate));
+        }
+        if (ls_tensor_is_present(dbias)) {
+            float *sum = (float *)dbias->data + parts[i].at;
+            column_sums sums = {.dy = &part_dy, .sum = sum, .accumulate = accumulate};
+            ls_queue_run_tiles(queue, ls_ceil_div(parts[i].width, SUM_COLS), column_sums_tile, &sums);
+        }
     }
     return LS_OK;
 }

@@ -11,6 +11,7 @@
 #include "compute/backend.h"
 #include "compute/kernels/adamw.h"
 #include "compute/kernels/attention.h"
+#include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/hash.h"
 #include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
@@ -72,8 +73,9 @@ LS_MUST_CHECK ls_status ls_cpu_gelu_backward(ls_queue *queue, const ls_tensor *x
 LS_MUST_CHECK ls_status ls_cpu_swiglu_forward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *y);
 LS_MUST_CHECK ls_status ls_cpu_swiglu_backward(ls_queue *queue, const ls_tensor *gate_up, const ls_tensor *dy,
                                                const ls_tensor *dgate_up);
-LS_MUST_CHECK ls_status ls_cpu_cross_entropy(ls_queue *queue, const ls_tensor *logits, const int32_t *targets,
-                                             float *losses, bool with_gradient);
+LS_MUST_CHECK ls_status ls_cpu_cross_entropy(ls_queue *queue, const ls_vocabulary_cut *cut,
+                                             const ls_tensor *logits, const int32_t *targets, float *losses,
+                                             bool with_gradient);
 
 LS_MUST_CHECK ls_status ls_cpu_hash_tiles(ls_queue *queue, const ls_master *x, int64_t count,
                                           ls_hash128 *hashes_out);
@@ -89,10 +91,6 @@ LS_MUST_CHECK ls_status ls_cpu_linear_backward_weight(ls_queue *queue, const ls_
                                                       const ls_tensor *x, const ls_tensor *dy,
                                                       const ls_tensor *dweight, const ls_tensor *dbias,
                                                       bool accumulate);
-
-/* ---- experts.c ---- */
-
-extern const ls_backend_experts ls_cpu_experts;
 
 /* ---- attention.c ---- */
 

@@ -20,9 +20,15 @@ static int64_t kept_units(const ls_queue_cuda *q, const ls_tensor *logits)
     return (groups < groups_max ? groups : groups_max) * LS_CROSS_ENTROPY_THREADS;
 }
 
-ls_status ls_cuda_cross_entropy(ls_queue *queue, const ls_tensor *logits, const int32_t *targets,
-                                float *losses, bool with_gradient)
+ls_status ls_cuda_cross_entropy(ls_queue *queue, const ls_vocabulary_cut *cut, const ls_tensor *logits,
+                                const int32_t *targets, float *losses, bool with_gradient)
 {
+    if (cut->pieces > 1 || cut->stage != LS_LOSS_WHOLE) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "train.tensor_cut is above 1: on a GPU it can only be 1, because the vocabulary cannot "
+            "be cut there yet");
+    }
     LS_ASSERT(logits->dtype == LS_F32 || logits->dtype == LS_BF16);
     ls_queue_cuda *q = ls_cuda_of(queue);
     const bool aligned =

@@ -6,9 +6,14 @@
 ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out)
 {
     const ls_dtype dtype = ls_kernel_dtype(queue, out);
-    LS_ASSERT(ls_tensor_is(a, dtype, out->rows, out->cols) && ls_tensor_is(b, dtype, out->rows, out->cols));
-    LS_ASSERT(ls_tensor_is(out, dtype, out->rows, out->cols));
-    return queue->backend->add(queue, a, b, out);
+    LS_ASSERT(ls_tensor_is(a, dtype, out->rows, out->cols) && ls_tensor_is(b, dtype, b->rows, out->cols));
+    LS_ASSERT(ls_tensor_is(out, dtype, out->rows, out->cols) && (b->rows == 1 || b->rows == out->rows));
+    ls_tensor rows = *b;
+    if (b->rows < out->rows) {
+        rows.rows = out->rows;
+        rows.stride = 0;
+    }
+    return queue->backend->add(queue, a, &rows, out);
 }
 
 ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value)

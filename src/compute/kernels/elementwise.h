@@ -8,7 +8,7 @@
 
 #include "compute/queue.h"
 
-/* out = a + b, element by element. out may be a or b. */
+/* out = a + b, element by element; a single row b is added to every row of a. out may be a or b. */
 LS_MUST_CHECK ls_status ls_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b, const ls_tensor *out);
 
 LS_MUST_CHECK ls_status ls_fill(ls_queue *queue, const ls_tensor *out, float value);

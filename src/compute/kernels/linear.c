@@ -39,19 +39,26 @@ static void check_weight(const ls_linear *linear, ls_dtype dtype)
     LS_ASSERT(out == ls_linear_out(linear));
 }
 
+/* The outputs of the whole weight. */
+static int64_t weight_out(const ls_linear *linear)
+{
+    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.rows : linear->weight.cols;
+}
+
 static void check_linear(const ls_linear *linear, ls_dtype dtype)
 {
     check_weight(linear, dtype);
-    LS_ASSERT(ls_tensor_is_or_absent(&linear->bias, dtype, 1, ls_linear_out(linear)));
-    LS_ASSERT(linear->forward_cut >= 1 && ls_linear_in(linear) % linear->forward_cut == 0);
+    LS_ASSERT(ls_tensor_is_or_absent(&linear->bias, dtype, 1, weight_out(linear)));
+    LS_ASSERT(linear->forward_cut >= 1 && ls_linear_in(linear) >= linear->forward_cut);
     LS_ASSERT(linear->backward_input_cut >= 1);
     LS_ASSERT(linear->segment_count >= 1 && linear->segment_count <= LS_LINEAR_SEGMENTS_MAX);
-    int64_t out = 0;
+    int64_t end = 0;
     for (uint32_t s = 0; s < linear->segment_count; s++) {
-        LS_ASSERT(linear->segment[s] >= 1 && linear->segment[s] % linear->backward_input_cut == 0);
-        out += linear->segment[s];
+        LS_ASSERT(linear->segment[s] >= linear->backward_input_cut && linear->skip[s] >= 0);
+        end += linear->skip[s] + linear->segment[s];
     }
-    LS_ASSERT(out == ls_linear_out(linear));
+    LS_ASSERT(end == weight_out(linear) ||
+              (end < weight_out(linear) && linear->packed_count == 0 && dtype == LS_F32));
 }
 
 ls_status ls_linear_forward(ls_queue *queue, const ls_linear *linear, const ls_tensor *x, const ls_tensor *y)
@@ -87,6 +94,6 @@ ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear, co
     LS_ASSERT(ls_tensor_is(x, dtype, n, ls_linear_in(linear)) && ls_tensor_is(dy, dtype, n, out));
     LS_ASSERT(linear->packed_count == 0 || !ls_tensor_is_present(dweight));
     LS_ASSERT(ls_tensor_is_or_absent(dweight, LS_F32, linear->weight.rows, linear->weight.cols));
-    LS_ASSERT(ls_tensor_is_or_absent(dbias, LS_F32, 1, out));
+    LS_ASSERT(ls_tensor_is_or_absent(dbias, LS_F32, 1, weight_out(linear)));
     return queue->backend->linear_backward_weight(queue, linear, x, dy, dweight, dbias, accumulate);
 }

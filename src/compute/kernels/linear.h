@@ -13,8 +13,12 @@
  * in the same pieces to get the same bits. So the inner dimension is cut into t pieces; each is
  * summed alone, and the sums are combined in the fixed binary tree over the pieces. Forward cuts
  * `in` (row parallel: attention output, MLP down). backward_input cuts `out` (column parallel: qkv,
- * gate|up); piece i of a fused weight is part i of t of every segment. A cut of 1 is the plain
- * product.
+ * gate|up, head); piece i of a fused weight is part i of t of every segment (base/pieces.h). A cut
+ * of 1 is the plain product.
+ *
+ * A member of a tensor group has a node of that tree: some pieces. It calls these functions with a
+ * view of its part of the weight and with the number of its pieces as the cut, and gets the bits
+ * that the node has in the whole product.
  */
 #ifndef LS_COMPUTE_KERNELS_LINEAR_H
 #define LS_COMPUTE_KERNELS_LINEAR_H
@@ -45,6 +49,11 @@ typedef struct ls_linear {
     uint32_t segment_count;
     /* Their widths, which add up to out. */
     int64_t segment[LS_LINEAR_SEGMENTS_MAX];
+    /* What lies between them: rows of an (out, in) weight, columns of an (in, out) one, and
+     * elements of bias and dbias, that are left out before each segment. A member of a tensor
+     * group has a part of q, a part of k and a part of v. The weight is then larger than (out,
+     * in). All 0 with packed matrices and on a GPU. */
+    int64_t skip[LS_LINEAR_SEGMENTS_MAX];
     /* On a GPU: columns of y and dy that products may use, at least out; 0: out. Forward may write
      * any finite values into the columns of y from out on, backward_input expects zeros in those of
      * dy, and both may read as many rows of an (out, in) weight, whatever they hold, if it is
@@ -62,7 +71,11 @@ static inline int64_t ls_linear_in(const ls_linear *linear)
 
 static inline int64_t ls_linear_out(const ls_linear *linear)
 {
-    return linear->layout == LS_WEIGHT_OUT_IN ? linear->weight.rows : linear->weight.cols;
+    int64_t out = 0;
+    for (uint32_t s = 0; s < linear->segment_count; s++) {
+        out += linear->segment[s];
+    }
+    return out;
 }
 
 /* Floats of workspace that forward and backward_input need for n rows. 0 if both cuts are 1. */
@@ -78,7 +91,8 @@ LS_MUST_CHECK ls_status ls_linear_backward_input(ls_queue *queue, const ls_linea
                                                  const ls_tensor *dy, const ls_tensor *dx, bool accumulate);
 
 /* dweight = dy^T x in the weight's layout and dbias = column sums of dy, both float32, or += with
- * accumulate. An absent one is skipped. */
+ * accumulate. An absent one is skipped. They have the shapes of weight and bias; what lies between
+ * segments is not touched. */
 LS_MUST_CHECK ls_status ls_linear_backward_weight(ls_queue *queue, const ls_linear *linear,
                                                   const ls_tensor *x, const ls_tensor *dy,
                                                   const ls_tensor *dweight, const ls_tensor *dbias,

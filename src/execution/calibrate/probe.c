@@ -231,7 +231,7 @@ static ls_status run_cross_entropy(ls_probe_bench *b)
 {
     const int64_t rows = rows_of(b), cols = size_of(b, 1);
     const ls_tensor logits = out(b, rows, cols), losses = out(b, rows, 1);
-    return ls_cross_entropy(b->queue, &logits, b->tokens, losses.data, true);
+    return ls_cross_entropy(b->queue, NULL, &logits, b->tokens, losses.data, true);
 }
 
 /* Column sums (bias gradients) are only computed together with a weight gradient. So they are timed

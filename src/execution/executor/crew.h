@@ -30,6 +30,7 @@
 #define LS_EXECUTION_EXECUTOR_CREW_H
 
 #include "compute/tensor.h"
+#include "lockstep/status.h"
 
 #include <stddef.h>
 

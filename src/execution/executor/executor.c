@@ -2,10 +2,8 @@
 #include "execution/executor/executor_internal.h"
 
 #include "base/assert.h"
-#include "comm/flight/flight.h"
 #include "compute/kernels/activation.h"
 #include "compute/kernels/attention.h"
-#include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
 #include "compute/kernels/embedding.h"
 #include "compute/kernels/linear.h"
@@ -28,9 +26,8 @@ ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
         return (ls_tensor){0};
     }
     const ls_value *v = &e->plan->values[value];
-    const bool is_per_token = v->rows % plan_rows(e) == 0;
-    const int64_t rows = is_per_token ? v->rows / plan_rows(e) * e->rows : v->rows;
-    ls_tensor t = ls_tensor_of(e->arena + v->offset, v->dtype, rows, v->cols);
+    const int64_t rows = v->rows == plan_rows(e) ? e->rows : v->rows;
+    ls_tensor t = ls_tensor_of(e->arena + ls_plan_offset(e->plan, value, e->slot), v->dtype, rows, v->cols);
     t.stride = v->stride;
     return t;
 }
@@ -68,11 +65,50 @@ ls_tensor ls_executor_parameter_view(const ls_executor *e, ls_flat from, int32_t
     return ls_executor_flat_view(e, from, index, p->rows, p->cols);
 }
 
-/* The gradient of parameter `index`; absent for one that is frozen. */
-static ls_tensor gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
+ls_tensor ls_executor_gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
 {
     const bool is_there = index != LS_NONE && !parameter_of(e, index)->frozen;
     return is_there ? ls_executor_parameter_view(e, ls_executor_gradients(batch), index) : (ls_tensor){0};
+}
+
+/* The same for one that all members of a tensor group compute alike: only member 0 writes it. */
+static ls_tensor common_gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
+{
+    const bool writes = e->plan->options.tensor_member == 0;
+    return writes ? ls_executor_gradient_view(e, batch, index) : (ls_tensor){0};
+}
+
+ls_tensor ls_executor_vocabulary_rows(const ls_executor *e, ls_tensor matrix)
+{
+    return matrix.data ? ls_tensor_rows(matrix, e->plan->vocab_first, e->plan->config.vocab) : matrix;
+}
+
+/* ---- the tensor group ---- */
+
+ls_status ls_executor_reduce(ls_executor *e, const ls_executor_batch *batch, ls_crew_reduction reduction,
+                             const ls_tensor *values)
+{
+    const ls_plan_options *o = &e->plan->options;
+    if (o->tensor_degree == 1) {
+        return LS_OK;
+    }
+    const ls_crew *crew = batch->crew;
+    LS_ASSERT(crew && crew->tensor_degree == o->tensor_degree && crew->tensor_member == o->tensor_member);
+    LS_TRY(ls_queue_wait(e->queue));
+    return crew->reduce(crew->context, reduction, values);
+}
+
+const int32_t *ls_executor_local_ids(ls_executor *e, const int32_t *ids, int64_t count, int32_t elsewhere)
+{
+    if (!e->local) {
+        return ids;
+    }
+    const int64_t first = e->plan->vocab_first, end = first + e->plan->config.vocab;
+    for (int64_t i = 0; i < count; i++) {
+        const bool here = ids[i] >= first && ids[i] < end;
+        e->local[i] = here ? (int32_t)(ids[i] - first) : ids[i] < 0 ? ids[i] : elsewhere;
+    }
+    return e->local;
 }
 
 /* Rows of a pass that an op treats alike: the whole sequences of a micro-batch, or, with a cache,
@@ -89,9 +125,19 @@ static size_t first_bytes(const ls_executor *e)
 }
 
 /* Where records begin, in memory of the device. NULL: the batch has none. */
-static const int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
+static int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
 {
-    return batch->first ? e->first : NULL;
+    return batch->first ? e->first + (int64_t)e->slot * plan_rows(e) : NULL;
+}
+
+/* Before the first step of a micro-batch. */
+static ls_status bring_first(ls_executor *e, const ls_executor_batch *batch)
+{
+    if (!batch->first) {
+        return LS_OK;
+    }
+    LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
+    return ls_queue_move(e->queue, first_of(e, batch), batch->first, first_bytes(e));
 }
 
 typedef ls_status (*text_fn)(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
@@ -120,28 +166,26 @@ static ls_status each_text(ls_executor *e, const ls_op *op, const ls_executor_ba
 static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
                             const text_rows *text)
 {
-    const ls_tensor table = ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->weight);
-    const ls_tensor positions =
-        ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->bias);
+    const ls_flat weights = ls_executor_weights(e, batch->weights);
+    const ls_tensor table =
+        ls_executor_vocabulary_rows(e, ls_executor_parameter_view(e, weights, op->weight));
+    const ls_tensor positions = ls_executor_parameter_view(e, weights, op->bias);
     const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
-    return ls_embedding_forward(e->queue, batch->tokens + text->first, &table, &positions, &text->positions,
-                                &out);
+    const int32_t *tokens =
+        ls_executor_local_ids(e, batch->tokens + text->first, text->count, LS_TOKEN_ELSEWHERE);
+    LS_TRY(ls_embedding_forward(e->queue, tokens, &table, &positions, &text->positions, &out));
+    return ls_executor_reduce(e, batch, LS_CREW_SUM, &out);
 }
 
-/* The first step of a micro-batch, so it also brings to the device what later ones need. */
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    if (batch->first) {
-        LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
-        LS_TRY(ls_queue_move(e->queue, e->first, batch->first, first_bytes(e)));
-    }
     return each_text(e, op, batch, embed_text);
 }
 
 static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_tensor dtable = gradient_view(e, batch, op->weight);
-    const ls_tensor dpositions = gradient_view(e, batch, op->bias);
+    const ls_tensor dtable = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
+    const ls_tensor dpositions = common_gradient_view(e, batch, op->bias);
     if (!batch->accumulate) {
         /* A tied table already holds the head's gradient. */
         if (dtable.data && !e->plan->config.tied) {
@@ -153,7 +197,8 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
     }
     const ls_tensor dout = ls_executor_value(e, op->dout[0]);
     const ls_positions positions = {.length = e->plan->options.length, .first = first_of(e, batch)};
-    return ls_embedding_backward(e->queue, batch->tokens, &dout, &positions, &dtable, &dpositions);
+    const int32_t *tokens = ls_executor_local_ids(e, batch->tokens, dout.rows, LS_TOKEN_ELSEWHERE);
+    return ls_embedding_backward(e->queue, tokens, &dout, &positions, &dtable, &dpositions);
 }
 
 /* ---- norms ---- */
@@ -197,8 +242,8 @@ static ls_status norm_backward_of(ls_executor *e, const ls_op *op, const ls_exec
     const ls_tensor x = ls_executor_value(e, x_value), dy = ls_executor_value(e, dy_value);
     const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
     const ls_tensor dx = ls_executor_value(e, op->din[0]);
-    const ls_tensor dweight = gradient_view(e, batch, op->weight);
-    const ls_tensor dbias = gradient_view(e, batch, op->bias);
+    const ls_tensor dweight = common_gradient_view(e, batch, op->weight);
+    const ls_tensor dbias = common_gradient_view(e, batch, op->bias);
     const ls_tensor workspace = ls_executor_value(e, op->workspace);
     return ls_norm_backward(e->queue, &norm, &x, &dy, &mean, &rstd, &dx, op->accumulate_din, &dweight, &dbias,
                             batch->accumulate, &workspace);
@@ -243,41 +288,105 @@ static ls_status qk_norm_forward(ls_executor *e, const ls_op *op, const ls_execu
     return ls_norm_forward(e->queue, &k_norm, &k, &k_out, &no_mean, &k_rstd);
 }
 
-static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+/* Some heads: of the queries, or of the keys, which follow them. */
+typedef struct head_range {
+    int64_t first, count;
+    int32_t weight;
+} head_range;
+
+static ls_status qk_norm_backward_heads(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                                        head_range heads, const ls_tensor *dweight, bool accumulate)
 {
-    const ls_model_config *config = &e->plan->config;
-    const qk_columns c = qk_columns_of(e);
-    const ls_tensor qkv = ls_executor_value(e, op->in[0]), dout = ls_executor_value(e, op->dout[0]);
-    const ls_tensor dqkv = ls_executor_value(e, op->din[0]), rstd = ls_executor_value(e, op->stats[1]);
+    const int64_t dim = e->plan->config.head_dim, first = heads.first * dim, cols = heads.count * dim;
+    const ls_norm norm = norm_of(e, batch->weights, heads.weight, LS_NONE, heads.count);
+    const ls_tensor x = ls_tensor_columns(ls_executor_value(e, op->in[0]), first, cols);
+    const ls_tensor dy = ls_tensor_columns(ls_executor_value(e, op->dout[0]), first, cols);
+    const ls_tensor dx = ls_tensor_columns(ls_executor_value(e, op->din[0]), first, cols);
+    const ls_tensor rstd = ls_tensor_columns(ls_executor_value(e, op->stats[1]), heads.first, heads.count);
     const ls_tensor workspace = ls_executor_value(e, op->workspace), none = {0};
-    const int64_t first[2] = {0, c.q_cols}, cols[2] = {c.q_cols, c.k_cols};
-    const int64_t stat_first[2] = {0, config->heads}, groups[2] = {config->heads, config->kv_heads};
+    return ls_norm_backward(e->queue, &norm, &x, &dy, &none, &rstd, &dx, false, dweight, &none, accumulate,
+                            &workspace);
+}
+
+/* The sums of the pieces of the cut, in the tree over them, then over the members of the group.
+ * `sums` has a row for each piece, with the gradients of q norm and k norm. */
+static ls_status add_qk_pieces(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                               const ls_tensor *sums)
+{
     const int32_t weight[2] = {op->weight, op->bias};
+    const int64_t dim = e->plan->config.head_dim;
+    for (int64_t step = 1; step < sums->rows; step *= 2) {
+        for (int64_t i = 0; i + step < sums->rows; i += 2 * step) {
+            const ls_tensor left = ls_tensor_rows(*sums, i, 1), right = ls_tensor_rows(*sums, i + step, 1);
+            LS_TRY(ls_add(e->queue, &left, &right, &left));
+        }
+    }
+    const ls_tensor total = ls_tensor_rows(*sums, 0, 1);
+    LS_TRY(ls_executor_reduce(e, batch, LS_CREW_SUM, &total));
     for (int part = 0; part < 2; part++) {
-        const ls_norm norm = norm_of(e, batch->weights, weight[part], LS_NONE, groups[part]);
-        const ls_tensor x = ls_tensor_columns(qkv, first[part], cols[part]);
-        const ls_tensor dy = ls_tensor_columns(dout, first[part], cols[part]);
-        const ls_tensor dx = ls_tensor_columns(dqkv, first[part], cols[part]);
-        const ls_tensor part_rstd = ls_tensor_columns(rstd, stat_first[part], groups[part]);
-        const ls_tensor dweight = gradient_view(e, batch, weight[part]);
-        LS_TRY(ls_norm_backward(e->queue, &norm, &x, &dy, &none, &part_rstd, &dx, false, &dweight, &none,
-                                batch->accumulate, &workspace));
+        const ls_tensor dweight = common_gradient_view(e, batch, weight[part]);
+        const ls_tensor sum = ls_tensor_columns(total, part * dim, dim);
+        if (dweight.data && batch->accumulate) {
+            LS_TRY(ls_add(e->queue, &dweight, &sum, &dweight));
+        } else if (dweight.data) {
+            LS_TRY(ls_copy(e->queue, &sum, &dweight));
+        }
     }
     return LS_OK;
 }
 
+/* With a canonical cut, the gradients of the weights are summed per piece of the heads. */
+static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_model_config *config = &e->plan->config;
+    const int64_t dim = config->head_dim, pieces = op->backward_input_cut;
+    const int64_t first[2] = {0, config->heads}, count[2] = {config->heads, config->kv_heads};
+    const int32_t weight[2] = {op->weight, op->bias};
+    const bool is_cut = e->plan->options.tensor_cut > 1;
+    const ls_tensor space = ls_executor_value(e, op->workspace);
+    const int64_t norm_floats = space.cols - (is_cut ? 2 * pieces * dim : 0);
+    const ls_tensor sums = ls_tensor_of(ls_tensor_at(&space, 0, norm_floats), LS_F32, pieces, 2 * dim);
+    bool is_trained = false;
+    for (int part = 0; part < 2; part++) {
+        const ls_tensor dweight = ls_executor_gradient_view(e, batch, weight[part]);
+        is_trained = is_trained || dweight.data;
+        for (int64_t piece = 0; piece < pieces; piece++) {
+            const int64_t heads = count[part] / pieces;
+            const head_range range = {first[part] + piece * heads, heads, weight[part]};
+            const ls_tensor row = ls_tensor_columns(ls_tensor_rows(sums, piece, 1), part * dim, dim);
+            LS_TRY(qk_norm_backward_heads(e, op, batch, range, is_cut ? &row : &dweight,
+                                          !is_cut && batch->accumulate));
+        }
+    }
+    return is_cut && is_trained ? add_qk_pieces(e, op, batch, &sums) : LS_OK;
+}
+
 /* ---- linear ---- */
 
+/* Members of the tensor group that divide the outputs, or the inputs, of a linear. */
+static int64_t divided_by(const ls_executor *e, const ls_op *op, ls_linear_split split)
+{
+    return op->split == split ? e->plan->options.tensor_degree : 1;
+}
+
+/* All outputs of a linear, and the inputs of this member. */
 static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, ls_flat from)
 {
-    const int64_t rows = op->weight_in_out ? op->in_features : op->out_features;
-    const int64_t cols = op->weight_in_out ? op->out_features : op->in_features;
-    return ls_executor_flat_view(e, from, op->weight, rows, cols);
+    const int64_t member = e->plan->options.tensor_member, in = op->in_features;
+    const int64_t out = op->out_features * divided_by(e, op, LS_LINEAR_SPLIT_OUT);
+    const int64_t all_in = in * divided_by(e, op, LS_LINEAR_SPLIT_IN);
+    const ls_tensor all = op->weight_in_out ? ls_executor_flat_view(e, from, op->weight, all_in, out)
+                                            : ls_executor_flat_view(e, from, op->weight, out, all_in);
+    if (all_in == in) {
+        return all;
+    }
+    return op->weight_in_out ? ls_tensor_rows(all, member * in, in) : ls_tensor_columns(all, member * in, in);
 }
 
 static ls_tensor linear_bias(const ls_executor *e, const ls_op *op, ls_flat from)
 {
-    return ls_executor_flat_view(e, from, op->bias, 1, op->out_features);
+    return ls_executor_flat_view(e, from, op->bias, 1,
+                                 op->out_features * divided_by(e, op, LS_LINEAR_SPLIT_OUT));
 }
 
 /* The packed matrices of a linear, one per tensor of the file; returns how many, 0 if it is not
@@ -312,8 +421,13 @@ static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *we
         .segment_count = op->segment_count,
         .workspace = ls_executor_value(e, op->workspace),
     };
-    for (uint32_t i = 0; i < op->segment_count; i++) {
+    const int64_t degree = divided_by(e, op, LS_LINEAR_SPLIT_OUT), member = e->plan->options.tensor_member;
+    for (uint32_t i = 0; i < op->segment_count && i < LS_LINEAR_SEGMENTS_MAX; i++) {
         linear.segment[i] = op->segment[i];
+        if (degree > 1) {
+            const int64_t rest = i > 0 ? (degree - 1 - member) * op->segment[i - 1] : 0;
+            linear.skip[i] = rest + member * op->segment[i];
+        }
     }
     if (linear.packed_count > 0) {
         linear.weight.data = NULL;
@@ -324,9 +438,16 @@ static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *we
 static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
-    const ls_linear linear = linear_of(e, op, batch->weights, packed);
+    ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
-    return ls_linear_forward(e->queue, &linear, &x, &y);
+    const ls_tensor bias = linear.bias;
+    if (op->split != LS_LINEAR_SPLIT_IN) {
+        return ls_linear_forward(e->queue, &linear, &x, &y);
+    }
+    linear.bias = (ls_tensor){0};
+    LS_TRY(ls_linear_forward(e->queue, &linear, &x, &y));
+    LS_TRY(ls_executor_reduce(e, batch, LS_CREW_SUM, &y));
+    return bias.data ? ls_add(e->queue, &y, &bias, &y) : LS_OK;
 }
 
 static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -334,7 +455,8 @@ static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
     const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
-    return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
+    LS_TRY(ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din));
+    return op->split == LS_LINEAR_SPLIT_OUT ? ls_executor_reduce(e, batch, LS_CREW_SUM, &dx) : LS_OK;
 }
 
 static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -342,8 +464,10 @@ static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const l
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
     const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
-    const bool has_weight = gradient_view(e, batch, op->weight).data != NULL;
-    const bool has_bias = gradient_view(e, batch, op->bias).data != NULL;
+    const bool has_weight = ls_executor_gradient_view(e, batch, op->weight).data != NULL;
+    const ls_tensor bias = op->split == LS_LINEAR_SPLIT_IN ? common_gradient_view(e, batch, op->bias)
+                                                           : ls_executor_gradient_view(e, batch, op->bias);
+    const bool has_bias = bias.data != NULL;
     const ls_tensor dweight =
         has_weight ? linear_weight(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
     const ls_tensor dbias = has_bias ? linear_bias(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
@@ -493,67 +617,14 @@ static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_execu
     return ls_swiglu_backward(e->queue, &x, &dy, &dx);
 }
 
-/* ---- head ---- */
+/* ---- add ---- */
 
-/* The columns of a row of logits that there is room for. */
-static int64_t padded_vocab(const ls_executor *e)
+static ls_status add_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const int64_t align = e->plan->options.logits_align > 0 ? e->plan->options.logits_align : 1;
-    return (e->plan->config.vocab + align - 1) / align * align;
-}
-
-static ls_linear head_linear(const ls_executor *e, const ls_op *op, const void *weights)
-{
-    return (ls_linear){
-        .weight = ls_executor_parameter_view(e, ls_executor_weights(e, weights), op->weight),
-        .layout = LS_WEIGHT_OUT_IN,
-        .forward_cut = 1,
-        .backward_input_cut = 1,
-        .segment_count = 1,
-        .segment = {e->plan->config.vocab},
-        .padded_out = padded_vocab(e),
-    };
-}
-
-/* Logits exist for chunk_rows tokens at a time: each chunk is computed, replaced by its own
- * gradient and consumed before the next one. */
-static ls_status head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    const bool training = e->plan->options.training;
-    const ls_linear linear = head_linear(e, op, batch->weights);
-    const ls_tensor hidden = ls_executor_value(e, op->in[0]), dhidden = ls_executor_value(e, op->din[0]);
-    const ls_tensor all_logits = ls_executor_value(e, op->workspace);
-    const ls_tensor no_bias = {0};
-    const ls_tensor dweight = training ? gradient_view(e, batch, op->weight) : no_bias;
-    const int64_t rows = e->rows;
-    for (int64_t first = 0; first < rows; first += op->chunk_rows) {
-        const int64_t count = rows - first < op->chunk_rows ? rows - first : op->chunk_rows;
-        const ls_tensor x = ls_tensor_rows(hidden, first, count);
-        const ls_tensor logits = ls_tensor_rows(all_logits, 0, count);
-        LS_TRY(ls_linear_forward(e->queue, &linear, &x, &logits));
-        LS_TRY(ls_cross_entropy(e->queue, &logits, batch->targets + first, batch->losses + first, training));
-        if (dhidden.data) {
-            const ls_tensor dx = ls_tensor_rows(dhidden, first, count);
-            LS_TRY(ls_linear_backward_input(e->queue, &linear, &logits, &dx, false));
-        }
-        if (dweight.data) {
-            LS_TRY(ls_linear_backward_weight(e->queue, &linear, &x, &logits, &dweight, &no_bias,
-                                             batch->accumulate || first > 0));
-        }
-    }
-    return LS_OK;
-}
-
-ls_status ls_executor_logits(ls_executor *e, const void *weights, const ls_tensor *hidden,
-                             const ls_tensor *logits)
-{
-    const ls_layout *layout = e->plan->layout;
-    const char *name = e->plan->config.tied ? NULL : "lm_head.weight";
-    const ls_parameter *head = name ? ls_layout_find(layout, name) : &layout->parameters[layout->table];
-    LS_ASSERT(head && head->rows == e->plan->config.vocab);
-    const ls_op op = {.weight = (int32_t)(head - layout->parameters)};
-    const ls_linear linear = head_linear(e, &op, weights);
-    return ls_linear_forward(e->queue, &linear, hidden, logits);
+    (void)batch;
+    const ls_tensor a = ls_executor_value(e, op->in[0]), b = ls_executor_value(e, op->in[1]);
+    const ls_tensor out = ls_executor_value(e, op->out[0]);
+    return b.data ? ls_add(e->queue, &a, &b, &out) : ls_copy(e->queue, &a, &out);
 }
 
 /* ---- steps ---- */
@@ -573,14 +644,9 @@ static const struct {
     [LS_OP_ATTENTION] = {"attention", {attention_forward, attention_backward, NULL}},
     [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
     [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
-    [LS_OP_HEAD_LOSS] = {"head and loss", {head_forward, NULL, NULL}},
+    [LS_OP_HEAD_LOSS] = {"head and loss", {ls_executor_head_forward, NULL, NULL}},
+    [LS_OP_ADD] = {"add", {add_forward, NULL, NULL}},
     [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
-    [LS_OP_ROUTE] = {"route", {ls_executor_route_forward, ls_executor_route_backward, NULL}},
-    [LS_OP_DISPATCH] = {"dispatch", {ls_executor_dispatch_forward, ls_executor_dispatch_backward, NULL}},
-    [LS_OP_EXPERT_LINEAR] = {"expert linear",
-                             {ls_executor_expert_linear_forward, ls_executor_expert_linear_backward_input,
-                              ls_executor_expert_linear_backward_weight}},
-    [LS_OP_COMBINE] = {"combine", {ls_executor_combine_forward, ls_executor_combine_backward, NULL}},
     [LS_OP_ADAPTER] = {"adapter",
                        {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
                         ls_executor_adapter_backward_weight}},
@@ -597,49 +663,12 @@ ls_status ls_executor_step(ls_executor *e, const ls_executor_batch *batch, uint3
     const ls_op *op = &e->plan->ops[step.op];
     const op_fn run = op_table[op->kind].phase[step.phase];
     LS_ASSERT(run && "the plan has a phase that this op does not have");
+    LS_DCHECK(batch->slot < e->plan->options.slots);
+    e->slot = batch->slot;
+    if (index == 0) {
+        LS_TRY(bring_first(e, batch));
+    }
     return run(e, op, batch);
-}
-
-static void take_spans(ls_executor *e, const ls_executor_batch *batch)
-{
-    e->rows = 0;
-    for (size_t i = 0; i < batch->span_count; i++) {
-        const ls_text_span *span = &batch->spans[i];
-        LS_ASSERT(span->count >= 1 && span->past >= 0 && span->past + span->count <= e->cache->capacity);
-        e->rows += span->count;
-    }
-    LS_ASSERT(e->rows >= 1 && e->rows <= plan_rows(e));
-}
-
-ls_status ls_executor_forward(ls_executor *e, const ls_executor_batch *batch)
-{
-    if (e->cache) {
-        take_spans(e, batch);
-    }
-    for (uint32_t i = 0; i < e->plan->forward_steps; i++) {
-        if (batch->before_step) {
-            LS_TRY(batch->before_step(batch->context, i));
-        }
-        ls_flight_activity(LS_ACTIVITY_FORWARD, i);
-        LS_TRY(ls_executor_step(e, batch, i));
-    }
-    return LS_OK;
-}
-
-ls_status ls_executor_backward(ls_executor *e, const ls_executor_batch *batch)
-{
-    LS_ASSERT(e->plan->options.training && batch->gradients);
-    for (uint32_t i = e->plan->forward_steps; i < e->plan->step_count; i++) {
-        if (batch->before_step) {
-            LS_TRY(batch->before_step(batch->context, i));
-        }
-        ls_flight_activity(LS_ACTIVITY_BACKWARD, i);
-        LS_TRY(ls_executor_step(e, batch, i));
-        if (batch->after_step) {
-            LS_TRY(batch->after_step(batch->context, i));
-        }
-    }
-    return LS_OK;
 }
 
 /* ---- plan options ---- */
@@ -706,20 +735,20 @@ static ls_status rope_tables_init(ls_executor *e, int64_t positions)
 
 ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)
 {
-    if (plan->config.experts > 0 && ls_queue_device(queue) != LS_DEVICE_CPU) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "models of the family %s run on the CPU only in this version",
-                       ls_family_name(plan->config.family));
-    }
     *e = (ls_executor){.queue = queue, .plan = plan};
     e->rows = plan_rows(e);
     e->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
     void *memory = NULL;
     LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));
     e->arena = memory;
-    ls_status status = ls_device_alloc(queue, first_bytes(e), &memory);
+    ls_status status = ls_device_alloc(queue, plan->options.slots * first_bytes(e), &memory);
     if (status == LS_OK) {
         e->first = memory;
         status = rope_tables_init(e, positions);
+    }
+    if (status == LS_OK && plan->options.tensor_degree > 1) {
+        status = ls_device_alloc(queue, first_bytes(e), &memory);
+        e->local = status == LS_OK ? memory : NULL;
     }
     if (status != LS_OK) {
         ls_executor_release(e);
@@ -733,7 +762,10 @@ void ls_executor_release(ls_executor *e)
         ls_device_free(e->queue, e->arena, e->arena_bytes);
     }
     if (e->first) {
-        ls_device_free(e->queue, e->first, first_bytes(e));
+        ls_device_free(e->queue, e->first, e->plan->options.slots * first_bytes(e));
+    }
+    if (e->local) {
+        ls_device_free(e->queue, e->local, first_bytes(e));
     }
     if (e->cosine.data) {
         ls_device_free(e->queue, e->cosine.data, e->rope_bytes);

@@ -5,7 +5,9 @@
  * An executor binds a plan to memory: the arena of values, the flat weights and gradients, the
  * rotary tables. It keeps no state between micro-batches, so the result of a micro-batch is a
  * function of its tokens and the parameters only (invariant I1). It allocates nothing while it runs
- * (I7).
+ * (I7). With the plan of a pipeline stage, several micro-batches can be on their way, each in a
+ * slot, and what the stage exchanges with its neighbours is received before a pass and sent at its
+ * end (execution/executor/stage.h).
  *
  * An executor is used by one thread at a time.
  */
@@ -40,9 +42,11 @@ typedef struct ls_executor {
     size_t arena_bytes;
     ls_tensor cosine, sine; /* rotary tables, owned; absent without rotary positions */
     size_t rope_bytes;
-    int32_t *first;     /* device memory, owned: that of the batch, per token of the plan */
+    int32_t *first;     /* device memory, owned: that of the batch, per slot and token */
+    int32_t *local;     /* owned, in a tensor group: ids in the part of the vocabulary */
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
     int64_t rows;       /* of the current pass: those of its spans, else all of the plan */
+    uint32_t slot;      /* of the current pass */
 } ls_executor;
 
 /* A model in the memory of a device, for what only runs forward. All borrowed. */
@@ -77,8 +81,12 @@ typedef struct ls_executor_batch {
     const int32_t *record;
     const uint32_t *pass;
     float *losses; /* out: per token; NULL without losses */
-    /* the other ranks that compute this micro-batch; NULL: this process computes it alone */
+    /* the other ranks that compute this micro-batch; NULL: this process computes it alone. Its
+     * tensor group is that of the plan. Members may share `gradients`: they write disjoint parts.
+     * */
     const ls_crew *crew;
+    /* where its values are, below the plan's slots; the same one in all its passes */
+    uint32_t slot;
     /* Called before each step and after each backward step; an error ends the run. NULL: none. */
     ls_status (*before_step)(void *context, uint32_t step);
     ls_status (*after_step)(void *context, uint32_t step);
@@ -86,17 +94,24 @@ typedef struct ls_executor_batch {
 } ls_executor_batch;
 
 /* Allocates the arena and the rotary tables. positions: number of positions in the tables, the
- * plan's length or, with a cache, its capacity. Errors: LS_ERR_MEMORY; LS_ERR_UNSUPPORTED for a
- * model with experts on a GPU. */
+ * plan's length or, with a cache, its capacity. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_executor_init(ls_executor *executor, ls_queue *queue, const ls_plan *plan,
                                          int64_t positions);
 void ls_executor_release(ls_executor *executor);
 
-/* Runs all forward steps. In a training plan the head also computes its gradients. */
+/* Runs all forward steps. In a training plan the head also computes its gradients. A stage that is
+ * not the first receives the stream before, one that is not the last sends it afterwards, through
+ * batch->crew. Errors: those of the kernels, of the crew and of before_step. */
 LS_MUST_CHECK ls_status ls_executor_forward(ls_executor *executor, const ls_executor_batch *batch);
 
-/* Runs all backward steps; after ls_executor_forward with the same batch. */
+/* Runs all backward steps, or, of a plan with a split backward pass, those before
+ * plan->first_weight_step; after ls_executor_forward with the same batch. A stage receives and
+ * sends gradients as forward does the stream. */
 LS_MUST_CHECK ls_status ls_executor_backward(ls_executor *executor, const ls_executor_batch *batch);
+
+/* Runs the steps from plan->first_weight_step on; after ls_executor_backward with the same
+ * batch. */
+LS_MUST_CHECK ls_status ls_executor_backward_weight(ls_executor *executor, const ls_executor_batch *batch);
 
 /* Runs a single step of the plan, for execution/integrity/op_trace.h, which inspects what each step
  * wrote. */

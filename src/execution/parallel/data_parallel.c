@@ -2,6 +2,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/crew_room.h"
 #include "execution/parallel/fetch.h"
 
 #include <stdlib.h>
@@ -22,6 +23,17 @@ uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local
     return ls_exchange_bytes(layout, local_parts);
 }
 
+/* The largest value that stages exchange: the stream of a micro-batch. */
+static uint64_t value_bytes(const ls_plan *plan)
+{
+    return (uint64_t)(plan->options.sequences * plan->options.length * plan->config.width) * sizeof(float);
+}
+
+uint64_t ls_data_parallel_room_bytes(const ls_plan *plan, ls_mesh mesh, uint32_t local_parts)
+{
+    return ls_crew_room_bytes(mesh, local_parts / ls_mesh_crew(mesh), value_bytes(plan));
+}
+
 uint32_t ls_data_parallel_rank(const ls_data_parallel *p)
 {
     return p->view.first_rank + p->view.rank;
@@ -39,7 +51,8 @@ const float *ls_data_parallel_sums(const ls_data_parallel *p)
 
 double ls_data_parallel_wait_s(const ls_data_parallel *p)
 {
-    return 1e-9 * (double)p->view.wait_ns;
+    const uint64_t crew_ns = p->crew_room ? ls_crew_room_get_stats(p->crew_room).wait_ns : 0;
+    return 1e-9 * (double)(p->view.wait_ns + crew_ns);
 }
 
 bool ls_data_parallel_fetches(const ls_data_parallel *p)
@@ -102,20 +115,23 @@ ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first, co
 /* ---- life ---- */
 
 /* Lists the local nodes that are handed over, in the order of leaves, and the buffers that hold
- * them. Node i of a part is in its gradient buffer i (ls_tree_handover). */
+ * them. Node i of a part is in its gradient buffer i (ls_tree_handover); a crew hands over the
+ * nodes of its leader. */
 static void make_inputs(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
     for (uint32_t local = 0; local < options->local_parts; local++) {
-        const uint32_t part = options->first_part + local;
-        const ls_leaf_range leaves = ls_leaves_of_rank(options->leaves, options->parts, part);
+        const uint32_t part = options->first_part + local, crew = ls_mesh_crew(p->mesh);
+        const uint32_t leader = ls_mesh_leader(p->mesh, local);
+        const ls_leaf_range leaves = ls_mesh_leaves(p->mesh, options->leaves, options->parts, part);
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
         const uint32_t count = ls_tree_handover(options->leaves, leaves, nodes);
-        const uint32_t buffers = ls_data_parallel_buffers(options->leaves, options->parts, part);
+        const uint32_t buffers =
+            ls_data_parallel_buffers(options->leaves, options->parts / crew, part / crew);
         LS_ASSERT(count <= buffers && buffers <= LS_GRADIENT_BUFFERS_MAX && buffers <= LS_TREE_NODES_MAX);
         for (uint32_t i = 0; i < buffers; i++) {
-            float *buffer = options->gradient(options->context, local, i);
+            float *buffer = options->gradient(options->context, leader, i);
             p->buffers[(size_t)local * LS_GRADIENT_BUFFERS_MAX + i] = buffer;
-            if (i < count) {
+            if (i < count && leader == local) {
                 p->local_nodes[p->local_count] = nodes[i];
                 p->local_inputs[p->local_count++] = buffer;
             }
@@ -123,23 +139,16 @@ static void make_inputs(ls_data_parallel *p, const ls_data_parallel_options *opt
     }
 }
 
-static int by_last_step(const void *a, const void *b)
-{
-    const ls_ready_bucket *x = a, *y = b;
-    if (x->last_step != y->last_step) {
-        return x->last_step < y->last_step ? -1 : 1;
-    }
-    return x->bucket < y->bucket ? -1 : 1;
-}
-
-/* Sorts the buckets by the plan step that finishes them. The order depends on the plan alone, so it
- * is the same on all ranks, and counters can count buckets instead of naming them. */
+/* Lists the buckets in the order in which the backward pass finishes them, from the last to the
+ * first, whatever share of the model this rank has. So the order is the same on all ranks, and
+ * counters can count buckets instead of naming them. */
 static void order_buckets(ls_data_parallel *p, const ls_plan *plan)
 {
-    for (uint32_t b = 0; b < p->bucket_count; b++) {
-        p->order[b] = (ls_ready_bucket){.bucket = b, .last_step = ls_plan_last_gradient_step(plan, b)};
+    for (uint32_t i = 0; i < p->bucket_count; i++) {
+        const uint32_t bucket = p->bucket_count - 1 - i;
+        p->order[i] =
+            (ls_ready_bucket){.bucket = bucket, .last_step = ls_plan_last_gradient_step(plan, bucket)};
     }
-    qsort(p->order, p->bucket_count, sizeof *p->order, by_last_step);
 }
 
 static ls_status alloc_tables(ls_data_parallel *p, uint32_t local_parts)
@@ -218,6 +227,64 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
     return p->reduce_number ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a table of groups");
 }
 
+static bool is_given_up(void *context)
+{
+    const ls_data_parallel *p = context;
+    return atomic_load(&p->view.exchange->given_up) == p->view.round + 1;
+}
+
+static bool look(void *context)
+{
+    const ls_data_parallel *p = context;
+    return !p->view.look || p->view.look(p->view.context);
+}
+
+static ls_status why_aborted(void *context)
+{
+    const ls_data_parallel *p = context;
+    return p->view.aborted ? p->view.aborted(p->view.context) : LS_OK;
+}
+
+/* Opens the room of the crew of the part that this process runs. */
+static ls_status open_crew(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    const uint32_t crew = ls_mesh_crew(p->mesh), local = ls_first_held(options);
+    if (crew == 1) {
+        return LS_OK;
+    }
+    LS_ASSERT(p->parts % crew == 0 && options->first_part % crew == 0 && options->local_parts % crew == 0);
+    const ls_crew_room_options room = {
+        .mesh = p->mesh,
+        .rank = options->first_part + local,
+        .crew = local / crew,
+        .memory = options->rooms,
+        .value_bytes = value_bytes(options->plan),
+        .spins = p->view.spins,
+        .timeout_s = p->view.timeout_s,
+        .abort = options->abort,
+        .aborted = why_aborted,
+        .look = look,
+        .is_given_up = is_given_up,
+        .context = p,
+    };
+    return ls_crew_room_open(&room, &p->crew_room);
+}
+
+const ls_crew *ls_data_parallel_crew(const ls_data_parallel *p)
+{
+    return p->crew_room ? ls_crew_room_crew(p->crew_room) : NULL;
+}
+
+ls_status ls_data_parallel_await_crew(ls_data_parallel *p)
+{
+    return p->crew_room ? ls_crew_room_await(p->crew_room) : LS_OK;
+}
+
+ls_status ls_data_parallel_meet_crew(ls_data_parallel *p)
+{
+    return p->crew_room ? ls_crew_room_meet(p->crew_room) : LS_OK;
+}
+
 /* The sums that leave this host: its canonical nodes, each over a consecutive run of local nodes.
  * The local nodes lie inside canonical nodes of the host, because a part is a sub-range of the
  * host. */
@@ -280,6 +347,7 @@ static void describe_exchange(const ls_data_parallel *p, uint32_t threads)
     atomic_store(&exchange->local_parts, p->view.local_parts);
     atomic_store(&exchange->block_count, p->block_count);
     atomic_store(&exchange->room, p->room);
+    atomic_store(&exchange->crew, ls_mesh_crew(p->mesh));
 }
 
 /* The order matters: hosts need the order of buckets, the parts need to know whether there are
@@ -291,6 +359,7 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
     make_inputs(p, options);
     order_buckets(p, options->plan);
     LS_TRY(open_hosts(p, options));
+    LS_TRY(open_crew(p, options));
     p->can_resume = p->has_sums && p->room > 0;
     LS_TRY(ls_parts_make(p));
     if (p->hosts) {
@@ -305,7 +374,7 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
 
 ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_data_parallel **parallel_out)
 {
-    LS_ASSERT(options->parts >= 1 && options->parts <= options->leaves);
+    LS_ASSERT(options->parts >= 1 && options->parts / ls_mesh_crew(options->mesh) <= options->leaves);
     LS_ASSERT(options->local_parts >= 1 && options->first_part + options->local_parts <= options->parts);
     LS_ASSERT(options->exchange && (uintptr_t)options->exchange % 64 == 0);
     LS_ASSERT(ls_first_held(options) < options->local_parts);
@@ -321,6 +390,8 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->zero = options->zero;
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
+    p->mesh = options->mesh;
+    p->team_epoch = options->team_epoch;
     p->marks_of = options->marks;
     p->fault_injection = options->fault_injection;
     p->target = options->sums;
@@ -354,6 +425,7 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
         free(p->node_sums[k].program);
     }
     ls_agreement_release(p);
+    ls_crew_room_close(p->crew_room);
     ls_fetch_destroy(p->fetch);
     ls_hosts_destroy(p->hosts);
     ls_parts_release(p);

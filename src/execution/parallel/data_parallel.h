@@ -49,6 +49,13 @@
  * on this host, or, with several hosts, once any host has agreed. Otherwise a fence ends the step
  * with LS_FENCED, and the objects of that cut can only be destroyed.
  *
+ * Crews. With a mesh (mesh.h) a crew of ranks computes the leaves of one part together. Each member
+ * runs a part of its own, which owns slices and takes part in meetings like any other; but only the
+ * leader's part has nodes to hand over. The members write into its gradient buffers, each what its
+ * plan makes, and a bucket is ready when all of them have posted it. A crew is on one host. When a
+ * member dies, the others stop as well, and its replacement takes the same part: a process runs one
+ * part of a mesh at most.
+ *
  * A single process is the case of one rank: same code, no waits. The stepper
  * (execution/train/step.h) is the only caller of the calls in the second half. Code that creates
  * rank processes (execution/elastic) needs the first half only.
@@ -70,7 +77,9 @@
 
 #include "base/hash.h"
 #include "comm/transport/tree.h"
+#include "execution/executor/crew.h"
 #include "execution/executor/state.h"
+#include "execution/parallel/mesh.h"
 #include "execution/parallel/undo.h"
 #include "execution/team/fault.h"
 #include "execution/team/fault_injection.h"
@@ -99,7 +108,8 @@ typedef struct ls_step_marks {
 } ls_step_marks;
 
 typedef struct ls_data_parallel_options {
-    const ls_plan *plan; /* borrowed */
+    /* what this process runs, borrowed; with a mesh that of its place in the crew */
+    const ls_plan *plan;
     /* epoch of the cut: separates its operations from those of other cuts in flight records */
     uint64_t epoch;
     /* number of leaves of a step */
@@ -121,6 +131,14 @@ typedef struct ls_data_parallel_options {
     bool is_alone;
     /* threads per rank; together with local_parts this decides whether waits spin */
     uint32_t threads;
+
+    /* The mesh; zeros: each part computes its leaves alone. Its crews divide parts, first_part and
+     * local_parts, and parts / crew <= leaves. */
+    ls_mesh mesh;
+    /* the rooms of the crews of this host: ls_data_parallel_room_bytes, 64-byte aligned, zeroed */
+    void *rooms;
+    /* epoch of the team in force: of the cut, or later after recoveries */
+    uint64_t team_epoch;
 
     /* Returns flat gradient buffer `index` of local part `part`, index < ls_data_parallel_buffers.
      * Called during creation only. */
@@ -179,6 +197,10 @@ uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part
  * process, whose updates no other process can complete. */
 uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_parts);
 
+/* Size of the rooms of the crews of a host with up to `local_parts` parts; 0 without a mesh. plan:
+ * of the whole model. */
+uint64_t ls_data_parallel_room_bytes(const ls_plan *plan, ls_mesh mesh, uint32_t local_parts);
+
 /* ---- life of the object of one rank ---- */
 
 typedef struct ls_data_parallel ls_data_parallel;
@@ -198,9 +220,10 @@ void ls_data_parallel_destroy(ls_data_parallel *parallel); /* NULL allowed */
 void ls_data_parallel_break(ls_data_parallel *parallel);
 
 /* Changes the holders (see options) within the same cut, between two calls of ls_stepper_run; this
- * process then runs the parts assigned to it. Allocates. One host only, or after
- * ls_data_parallel_break. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_data_parallel_assign(ls_data_parallel *parallel, const uint16_t *holders);
+ * process then runs the parts assigned to it. team_epoch: see options. Allocates. One host only, or
+ * after ls_data_parallel_break. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_data_parallel_assign(ls_data_parallel *parallel, const uint16_t *holders,
+                                                uint64_t team_epoch);
 
 /* ---- recovery, by the process that watches the ranks of a host ---- */
 
@@ -230,6 +253,10 @@ typedef struct ls_recovered {
  * call it again.
  */
 ls_recovered ls_data_parallel_recover_part(const ls_recovery *recovery, uint32_t part);
+
+/* Before a team of the same cut is published, with all ranks parked: a crew that was interrupted in
+ * a leaf computes it again, so what its members have posted of it is withdrawn. Idempotent. */
+void ls_data_parallel_rewind_crews(void *exchange);
 
 /* Resets the area to its state before any step. Between steps, with all ranks parked or dead. */
 void ls_data_parallel_clear(void *exchange);
@@ -308,6 +335,9 @@ typedef struct ls_owned_slice {
 typedef struct ls_part {
     /* number among the parts of all hosts */
     uint32_t number;
+    /* it leads its crew, or computes alone: it writes the stack */
+    bool leads;
+    /* leaves, buffers and stack of its crew */
     ls_leaf_range leaves;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
@@ -337,6 +367,15 @@ bool ls_data_parallel_computes(const ls_data_parallel *parallel, uint32_t index)
 /* Whether the part is already in the next step, because all parts have ended this one: nothing is
  * left to do for it. */
 bool ls_data_parallel_is_ahead(const ls_data_parallel *parallel, uint32_t index);
+
+/* The crew of this process, for ls_executor_batch; NULL: it computes alone. */
+const ls_crew *ls_data_parallel_crew(const ls_data_parallel *parallel);
+/* Waits until all members of the crew have entered the step; before the first exchange. Without a
+ * crew it does nothing, as does the next call. Errors of waiting; LS_STOPPED when a part has given
+ * the step up. */
+LS_MUST_CHECK ls_status ls_data_parallel_await_crew(ls_data_parallel *parallel);
+/* Waits until all members are here; what each has written, the others see then. Errors as above. */
+LS_MUST_CHECK ls_status ls_data_parallel_meet_crew(ls_data_parallel *parallel);
 
 /* Reports that a part cannot continue (LS_STOPPED, or an error of reading samples, whose text is
  * this thread's): no rank will update, and all ranks learn why. The rank must still call

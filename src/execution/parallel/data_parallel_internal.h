@@ -11,6 +11,8 @@
  *   exchange.[ch]     the shared memory of a host, its counters and meetings
  *   hosts.[ch]        transfers between hosts
  *   fetch.[ch]        weights on demand (ZeRO stage 3)
+ *   mesh.[ch]         which ranks compute which leaves together
+ *   crew_room.[ch]    exchanges of those ranks inside a leaf
  */
 #ifndef LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H
 #define LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H
@@ -25,7 +27,8 @@
 /* A bucket, at its position in the order in which the backward pass finishes them. */
 typedef struct ls_ready_bucket {
     uint32_t bucket;
-    uint32_t last_step; /* the plan step after which it is final */
+    /* the plan step after which it is final; 0: this plan makes no gradient of it */
+    uint32_t last_step;
     ls_flight_record *record;
     uint64_t wait_ns;
 } ls_ready_bucket;
@@ -67,6 +70,9 @@ struct ls_data_parallel {
     uint32_t leaf_count; /* V */
     uint32_t parts, zero, room;
     bool shadow;
+    ls_mesh mesh;
+    struct ls_crew_room *crew_room; /* NULL: each part computes alone */
+    uint64_t team_epoch;
     /* the work of a part outlives this process, and another process can continue it */
     bool can_resume;
     /* the local rank of each local part */

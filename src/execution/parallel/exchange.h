@@ -113,6 +113,8 @@ typedef struct ls_exchange {
     _Atomic uint32_t local_parts;
     /* norm blocks of the layout */
     _Atomic int64_t block_count;
+    /* parts of a crew; 1: each part has leaves of its own */
+    _Atomic uint32_t crew;
     /* Several hosts: what the first rank of this host received from the others. */
     _Alignas(64) ls_exchange_claim verdict;
     ls_agreement agreement;

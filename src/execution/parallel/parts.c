@@ -61,14 +61,17 @@ static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
 static ls_status make_part(ls_data_parallel *p, ls_own_part *own, uint32_t local)
 {
     ls_exchange *exchange = p->view.exchange;
+    const uint32_t crew = ls_mesh_crew(p->mesh);
     own->local = local;
     own->slot = &exchange->slots[local];
     own->part.number = p->view.first_part + local;
-    own->part.leaves = ls_leaves_of_rank(p->leaf_count, p->parts, own->part.number);
-    own->part.gradient_count = ls_data_parallel_buffers(p->leaf_count, p->parts, own->part.number);
+    own->part.leads = ls_mesh_leader(p->mesh, local) == local;
+    own->part.leaves = ls_mesh_leaves(p->mesh, p->leaf_count, p->parts, own->part.number);
+    own->part.gradient_count =
+        ls_data_parallel_buffers(p->leaf_count, p->parts / crew, own->part.number / crew);
     memcpy(own->part.gradients, p->buffers + (size_t)local * LS_GRADIENT_BUFFERS_MAX,
            sizeof own->part.gradients);
-    own->part.stack = &own->slot->stack;
+    own->part.stack = &exchange->slots[ls_mesh_leader(p->mesh, local)].stack;
     if (p->room > 0) {
         own->part.undo.done = ls_exchange_block_words(exchange, p->room, p->block_count);
         own->part.undo.undo = ls_exchange_undo(exchange, p->room, local);
@@ -85,7 +88,7 @@ ls_status ls_parts_make(ls_data_parallel *p)
     for (uint32_t local = 0; local < p->view.local_parts; local++) {
         count += p->holders[local] == p->view.rank;
     }
-    LS_ASSERT(count == 1 || (count > 1 && p->can_resume));
+    LS_ASSERT(count == 1 || (count > 1 && p->can_resume && !p->crew_room));
     p->own = calloc(count, sizeof *p->own);
     p->active = calloc(count, sizeof *p->active);
     if (!p->own || !p->active) {
@@ -116,8 +119,9 @@ void ls_parts_release(ls_data_parallel *p)
     p->own_count = p->active_count = 0;
 }
 
-ls_status ls_data_parallel_assign(ls_data_parallel *p, const uint16_t *holders)
+ls_status ls_data_parallel_assign(ls_data_parallel *p, const uint16_t *holders, uint64_t team_epoch)
 {
+    p->team_epoch = team_epoch;
     LS_ASSERT((!p->hosts || p->is_broken) && p->can_resume);
     ls_parts_release(p);
     memcpy(p->holders, holders, p->view.local_parts * sizeof *holders);

@@ -29,6 +29,7 @@ static uint32_t put_back_blocks(const ls_recovery *recovery, ls_exchange *exchan
     return blocks;
 }
 
+/* slot: of a part that computes alone, or of the leader of a crew. */
 static bool has_all_leaves(const ls_exchange_slot *slot)
 {
     const uint32_t depth = atomic_load(&slot->stack.depth);
@@ -39,13 +40,33 @@ static bool has_all_leaves(const ls_exchange_slot *slot)
 /* The last leaf will be computed again and overwrites buckets that were posted as final, so no part
  * may read them until they are posted again. Parts that have already read them keep their sums: the
  * leaf will have the same bits. */
-static void take_back_ready(ls_exchange_slot *slot)
+static void take_back_ready(ls_exchange_slot *slot, const ls_exchange_slot *leader)
 {
-    if (!has_all_leaves(slot)) {
+    if (!has_all_leaves(leader)) {
         const uint32_t base = atomic_load(&slot->round) * slot->bucket_count;
         ls_word *ready = &slot->counters[LS_COUNT_READY].word;
         if (ls_word_reached(ready, base)) {
             ls_word_post(ready, base);
+        }
+    }
+}
+
+static bool is_computing(const ls_exchange_slot *slot)
+{
+    return atomic_load(&slot->entered) > 0 &&
+           !ls_meeting_reached(slot, ls_meeting_number(atomic_load(&slot->round), LS_MEET_AGREE));
+}
+
+/* A member that has not entered yet has posted nothing of this step. One whose leader has not
+ * entered yet has not either: its counters are at the base of its round or below. */
+void ls_data_parallel_rewind_crews(void *area)
+{
+    ls_exchange *exchange = area;
+    const uint32_t crew = atomic_load(&exchange->crew);
+    for (uint32_t i = 0; crew > 1 && i < atomic_load(&exchange->local_parts); i++) {
+        ls_exchange_slot *slot = &exchange->slots[i];
+        if (is_computing(slot)) {
+            take_back_ready(slot, &exchange->slots[i - i % crew]);
         }
     }
 }
@@ -78,8 +99,8 @@ ls_recovered ls_data_parallel_recover_part(const ls_recovery *recovery, uint32_t
         .finished = ls_meeting_reached(slot, ls_meeting_number(round, LS_MEET_END)),
         .blocks = put_back_blocks(recovery, exchange, part),
     };
-    if (found.entered > 0 && !found.claimed) {
-        take_back_ready(slot);
+    if (found.entered > 0 && !found.claimed && atomic_load(&exchange->crew) <= 1) {
+        take_back_ready(slot, slot);
     }
     take_back_talks(exchange);
     return found;

@@ -13,6 +13,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/crew_room.h"
 #include "execution/parallel/fetch.h"
 
 #include <stdio.h>
@@ -122,6 +123,10 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     }
     p->posted_groups = p->told_groups = p->spread_groups = 0;
     p->fault = (ls_step_fault){0};
+    if (p->crew_room) {
+        /* the epoch grows when a step is continued, the round when another one begins */
+        ls_crew_room_enter(p->crew_room, (p->team_epoch << 32 | p->view.round) + 1);
+    }
 }
 
 bool ls_data_parallel_computes(const ls_data_parallel *p, uint32_t index)

@@ -55,19 +55,52 @@ static bool is_usable(const ls_slot_facts *p)
     return p->wanted && p->state == LS_SLOT_READY;
 }
 
+static bool is_usable_or_coming(const ls_slot_facts *p)
+{
+    return is_usable(p) || is_coming(p);
+}
+
+static uint32_t crew_of(facts *f)
+{
+    return f->crew > 0 ? f->crew : 1;
+}
+
+/* Whether all slots of the block of `slot` are so: of the slot alone without crews. */
+static bool is_block(facts *f, uint32_t slot, bool (*is)(const ls_slot_facts *))
+{
+    const uint32_t crew = crew_of(f), first = slot - slot % crew;
+    bool all = first + crew <= f->slots;
+    for (uint32_t i = first; all && i < first + crew; i++) {
+        all = is(&f->slot[i]);
+    }
+    return all;
+}
+
+/* In blocks that are so completely. */
 static uint32_t count_slots(facts *f, bool (*is)(const ls_slot_facts *))
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < f->slots; i++) {
-        count += is(&f->slot[i]);
+        count += is_block(f, i, is);
     }
     return count;
+}
+
+static bool is_any_coming(facts *f)
+{
+    for (uint32_t i = 0; i < f->slots; i++) {
+        if (is_coming(&f->slot[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Fewer ranks live or are about to start than the run may have. */
 static bool is_doomed(facts *f)
 {
-    return f->finishing || count_slots(f, is_usable) + count_slots(f, is_coming) < f->min_ranks;
+    const uint32_t needed = f->min_ranks > crew_of(f) ? f->min_ranks : crew_of(f);
+    return f->finishing || count_slots(f, is_usable_or_coming) < needed;
 }
 
 static uint64_t most_entered(facts *f)
@@ -93,12 +126,12 @@ static bool is_boundary(facts *f)
 
 /* ---- teams ---- */
 
-/* The usable ranks in order, with a part each. */
+/* The usable ranks in order, with a part each; of crews, those that are complete. */
 static ls_team team_wanted(facts *f)
 {
     ls_team team = {0};
     for (uint32_t i = 0; i < f->slots; i++) {
-        if (is_usable(&f->slot[i])) {
+        if (is_block(f, i, is_usable)) {
             team.holder[team.local_parts++] = (uint16_t)i;
         }
     }
@@ -113,6 +146,20 @@ static bool is_in_force(facts *f, const ls_team *team)
         same = f->part[i].holder == team->holder[i] && !f->part[i].orphan;
     }
     return same;
+}
+
+/* The same cut, with crews: each orphan part goes to the new rank in its slot. */
+static ls_team team_returning(facts *f)
+{
+    ls_team team = {.parts = f->parts, .local_parts = f->parts};
+    for (uint32_t i = 0; i < f->parts; i++) {
+        const ls_slot_facts *p = &f->slot[f->part[i].holder];
+        if (f->part[i].orphan && (p->state != LS_SLOT_READY || p->leaving)) {
+            return (ls_team){0};
+        }
+        team.holder[i] = (uint16_t)f->part[i].holder;
+    }
+    return team;
 }
 
 /* The same cut. Each orphan part goes to the ready rank with the fewest parts; among equals to a
@@ -207,7 +254,7 @@ static action go_on(facts *f)
 {
     const ls_team team = team_wanted(f);
     const bool fits = is_in_force(f, &team);
-    if (!f->begun && count_slots(f, is_coming) > 0) {
+    if (!f->begun && is_any_coming(f)) {
         return (action){.what = LS_MEMBERSHIP_WAIT};
     }
     if (f->stopping) {
@@ -241,7 +288,7 @@ static action cut_anew(facts *f)
     if (is_doomed(f)) {
         return give_up();
     }
-    if (out.team.parts == 0 || (!f->begun && count_slots(f, is_coming) > 0)) {
+    if (out.team.parts == 0 || (!f->begun && is_any_coming(f))) {
         return (action){.what = LS_MEMBERSHIP_WAIT};
     }
     out.team.epoch = out.team.cut = f->fence;
@@ -249,17 +296,18 @@ static action cut_anew(facts *f)
     return out;
 }
 
-/* No rank is left to take over a step that may be half updated. */
+/* No rank is left to take over a step that may be half updated; or, with crews, none that can. */
 static action none_left(facts *f)
 {
-    if (!f->stopping && count_slots(f, is_coming) > 0) {
+    if (!f->stopping && is_any_coming(f)) {
         return (action){.what = LS_MEMBERSHIP_WAIT};
     }
     for (uint32_t i = 0; i < f->slots; i++) {
         if (f->slot[i].state == LS_SLOT_STARTING) {
             return (action){.what = LS_MEMBERSHIP_WAIT};
         }
-        if (f->may_finish && f->begun && f->slot[i].wanted && f->slot[i].state == LS_SLOT_EMPTY) {
+        if (f->may_finish && f->begun && f->slot[i].wanted && f->slot[i].state == LS_SLOT_EMPTY &&
+            (crew_of(f) == 1 || is_named(f, i))) {
             return (action){.what = LS_MEMBERSHIP_START, .rank = i};
         }
     }
@@ -269,7 +317,7 @@ static action none_left(facts *f)
 /* Finish the interrupted step with the ranks that are there. */
 static action adopt(facts *f)
 {
-    action out = {.what = LS_MEMBERSHIP_TEAM, .team = team_adopting(f)};
+    action out = {.what = LS_MEMBERSHIP_TEAM, .team = crew_of(f) > 1 ? team_returning(f) : team_adopting(f)};
     if (out.team.parts == 0) {
         return none_left(f);
     }

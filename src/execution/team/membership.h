@@ -21,6 +21,11 @@
  *   fewer than min_ranks are left      finish the current step first, then end the run; when no
  *                                      rank is left to finish it, start one more process for that
  *
+ * Crews (parallel/mesh.h). The parts of a crew are held by the slots of one block of `crew` slots,
+ * each always by the same slot, because a process is made for its place in the mesh. So an orphan
+ * part waits for the replacement in its slot, and a team consists of the blocks whose ranks are all
+ * usable.
+ *
  * Why this is safe. Only a process that knows a team acts in it. A process is `bound` when it may
  * act in the team in force: it lived before the fence was raised, and the team names its slot. A
  * new team is published only when every bound process is parked, or dead and reaped; so two
@@ -69,6 +74,7 @@ typedef struct ls_membership_facts {
     bool may_finish;
     bool finishing; /* that process was started: after its step the run ends */
     uint32_t min_ranks;
+    uint32_t crew; /* ranks that compute a leaf together; 0 counts as 1 */
     uint32_t slots, parts;
     uint64_t epoch, cut, first_step; /* of the team in force */
     uint64_t fence, limit;

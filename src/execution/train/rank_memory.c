@@ -7,11 +7,12 @@
 
 #include <stdio.h>
 
-static void add_rank(ls_ranks_cost *cost, uint32_t leaves, uint32_t rank)
+/* One crew of ranks, or a rank that computes alone. */
+static void add_crew(ls_ranks_cost *cost, uint32_t leaves, uint32_t crews, uint32_t crew)
 {
-    const ls_leaf_range range = ls_leaves_of_rank(leaves, cost->ranks, rank);
+    const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
     const uint32_t buffers = ls_tree_range_buffers(leaves, range);
-    cost->leaves_min = rank == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
+    cost->leaves_min = crew == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
     cost->leaves_max = range.count > cost->leaves_max ? range.count : cost->leaves_max;
     cost->buffers_max = buffers > cost->buffers_max ? buffers : cost->buffers_max;
     cost->buffers += buffers;
@@ -21,16 +22,17 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
 {
     const ls_memory_plan *m = &session->memory;
     const uint32_t leaves = (uint32_t)session->run.train.leaves;
-    LS_ASSERT(ranks >= 1 && (ranks == 1 || ranks <= leaves));
+    const uint32_t crews = ranks / ls_mesh_crew(ls_session_mesh(session));
+    LS_ASSERT(ranks >= 1 && (ranks == 1 || (crews >= 1 && crews <= leaves)));
     ls_ranks_cost cost = {.ranks = ranks, .imbalance = 1.0};
     if (ranks == 1) {
         cost.leaves_min = cost.leaves_max = leaves;
         cost.buffers_max = cost.buffers = m->tree_buffers;
     }
-    for (uint32_t rank = 0; ranks > 1 && rank < ranks; rank++) {
-        add_rank(&cost, leaves, rank);
+    for (uint32_t crew = 0; ranks > 1 && crew < crews; crew++) {
+        add_crew(&cost, leaves, crews, crew);
     }
-    cost.imbalance = (double)cost.leaves_max * ranks / leaves;
+    cost.imbalance = ranks > 1 ? (double)cost.leaves_max * crews / leaves : 1.0;
     cost.idle = 1.0 - 1.0 / cost.imbalance;
     cost.gradient_bytes = cost.buffers * m->gradients;
     const uint64_t work = m->activations + m->logits + m->other;
@@ -65,12 +67,13 @@ static void describe_row(const ls_ranks_cost *cost, bool chosen, ls_text *text)
 void ls_ranks_cost_describe(const ls_session *session, ls_text *text)
 {
     const uint64_t leaves = session->run.train.leaves, most = session->run.job.max_ranks;
-    const uint32_t last = (uint32_t)(leaves < LS_LEAVES_MAX ? leaves : LS_LEAVES_MAX);
+    const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
+    const uint32_t last = crew * (uint32_t)(leaves < LS_LEAVES_MAX ? leaves : LS_LEAVES_MAX);
     ls_text_printf(text,
                    "ranks   what %llu leaves cost: a step takes `imbalance` times an even split\n"
                    "   ranks  leaves each  imbalance      idle  buffers   memory/rank   memory/host\n",
                    (unsigned long long)leaves);
-    for (uint32_t ranks = 1; ranks <= last; ranks++) {
+    for (uint32_t ranks = crew; ranks <= last; ranks += crew) {
         if (ranks <= most || ranks == session->ranks) {
             const ls_ranks_cost cost = ls_ranks_cost_of(session, ranks);
             describe_row(&cost, ranks == session->ranks, text);

@@ -16,7 +16,7 @@
 
 typedef struct ls_ranks_cost {
     uint32_t ranks;
-    uint32_t leaves_min, leaves_max; /* of a rank */
+    uint32_t leaves_min, leaves_max; /* of a rank, with a mesh together with its crew */
     double imbalance;                /* time of a step relative to an even split, >= 1 */
     double idle;                     /* share of the ranks' time without a leaf, 0..1 */
     uint32_t buffers_max, buffers;   /* gradient buffers of a rank, of all */
@@ -26,8 +26,8 @@ typedef struct ls_ranks_cost {
     uint64_t host_bytes; /* total on this host, including the trainer */
 } ls_ranks_cost;
 
-/* ranks: 1..leaves, all on this host. One rank means the training process itself, unless the
- * session has separate rank processes. */
+/* ranks: 1..leaves, with a mesh whole crews, at most one per leaf, all on this host. One rank means
+ * the training process itself, unless the session has separate rank processes. */
 ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks);
 
 /* Prints a table over rank counts up to job.max_ranks; the one in use is marked. */

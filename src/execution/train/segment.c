@@ -23,6 +23,11 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + LS_SEGMENT_ALIGN - 1) / LS_SEGMENT_ALIGN * LS_SEGMENT_ALIGN;
 }
 
+static uint32_t crew_of(const ls_segment_plan *plan)
+{
+    return plan->crew > 0 ? plan->crew : 1;
+}
+
 /* Computes everything in the control page that follows from the plan; see the drawing in
  * segment.h. */
 static ls_control place(const ls_segment_plan *plan)
@@ -43,6 +48,7 @@ static ls_control place(const ls_segment_plan *plan)
         .exchange_bytes = plan->exchange_bytes,
         .leaves = plan->leaves,
         .buffers = buffers,
+        .crew = crew_of(plan),
         .ranks = plan->ranks,
         .first_rank = plan->first_rank,
         .local_ranks = plan->local_ranks,
@@ -138,7 +144,8 @@ static ls_team first_team(const ls_segment_plan *plan)
 ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out)
 {
     LS_ASSERT(plan->local_ranks >= 1 && plan->local_ranks <= LS_LOCAL_RANKS_MAX);
-    LS_ASSERT(plan->first_rank + plan->local_ranks <= plan->ranks && plan->ranks <= plan->leaves);
+    LS_ASSERT(plan->first_rank + plan->local_ranks <= plan->ranks &&
+              plan->ranks / crew_of(plan) <= plan->leaves);
     const ls_control control = place(plan);
     ls_segment segment = {.fd = -1, .bytes = control.bytes};
     LS_TRY(create_memfd(segment.bytes, &segment.fd));
@@ -152,7 +159,7 @@ ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out
     fill_pointers(&segment);
     gethostname(segment.control->host, LS_HOST_NAME_BYTES - 1);
     const ls_team team = first_team(plan);
-    LS_ASSERT(team.local_parts <= plan->local_ranks && team.parts <= plan->leaves);
+    LS_ASSERT(team.local_parts <= plan->local_ranks && team.parts / crew_of(plan) <= plan->leaves);
     ls_control_team(segment.control, &team);
     atomic_store(&segment.control->abort_rank, -1);
     *segment_out = segment;
@@ -164,7 +171,7 @@ ls_status ls_segment_create(const ls_segment_plan *plan, ls_segment *segment_out
 static bool is_whole(const ls_control *seen, uint64_t bytes)
 {
     if (seen->magic != LS_SEGMENT_MAGIC || seen->version != LS_SEGMENT_VERSION || seen->local_ranks < 1 ||
-        seen->local_ranks > LS_LOCAL_RANKS_MAX || seen->ranks > seen->leaves ||
+        seen->local_ranks > LS_LOCAL_RANKS_MAX || seen->crew < 1 || seen->ranks / seen->crew > seen->leaves ||
         seen->leaves > LS_LEAVES_MAX || seen->first_rank > seen->ranks ||
         seen->local_ranks > seen->ranks - seen->first_rank) {
         return false;
@@ -173,6 +180,7 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
                                   .frozen_floats = seen->frozen_floats,
                                   .exchange_bytes = seen->exchange_bytes,
                                   .leaves = seen->leaves,
+                                  .crew = seen->crew,
                                   .ranks = seen->ranks,
                                   .first_rank = seen->first_rank,
                                   .local_ranks = seen->local_ranks,
@@ -256,7 +264,8 @@ uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part)
     const ls_team *team = &control->team;
     LS_DCHECK(part < team->local_parts);
     return ls_tree_range_buffers(control->leaves,
-                                 ls_leaves_of_rank(control->leaves, team->parts, team->first_part + part));
+                                 ls_leaves_of_rank(control->leaves, team->parts / control->crew,
+                                                   (team->first_part + part) / control->crew));
 }
 
 bool ls_segment_fits(const ls_segment *segment, const ls_layout *layout)

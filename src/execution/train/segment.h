@@ -58,7 +58,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 3,
+    LS_SEGMENT_VERSION = 4,
     LS_SEGMENT_ALIGN = 2 << 20,
     /* how many steps ranks may be ahead of the trainer; a power of two */
     LS_RANK_RESULTS = 64,
@@ -146,8 +146,8 @@ typedef struct ls_control {
     /* floats after the trained ones in `parameters` */
     uint64_t frozen_floats;
     uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, moments_at, gradients_at;
-    /* buffers: gradient buffers per part */
-    uint32_t leaves, buffers;
+    /* buffers: gradient buffers per part; crew: ranks that compute a leaf together */
+    uint32_t leaves, buffers, crew;
     /* rank slots: of the run, and of this host */
     uint32_t ranks, first_rank, local_ranks;
     /* The process that watches the ranks: changes when another agent takes over. agent_start: like
@@ -231,6 +231,7 @@ typedef struct ls_segment_plan {
     uint64_t frozen_floats;  /* parameter_floats - float_count */
     uint64_t exchange_bytes; /* size of the exchange area, see execution/parallel */
     uint32_t leaves, ranks;  /* of the run, on all hosts */
+    uint32_t crew;           /* of the mesh (parallel/mesh.h); 0 counts as 1 */
     uint32_t first_rank, local_ranks;
     /* The first team, whose parts the first local ranks hold. parts 0: one part per rank.
      * local_parts 0: this host has no parts. */

@@ -216,7 +216,34 @@ static void plan_snapshot(ls_session *session)
     session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
 }
 
-static ls_status build_plan(ls_session *session)
+ls_mesh ls_session_mesh(const ls_session *session)
+{
+    const ls_run_parallel *parallel = &session->run.parallel;
+    return (ls_mesh){.tensor = (uint32_t)parallel->tensor, .pipeline = (uint32_t)parallel->pipeline};
+}
+
+uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks)
+{
+    const uint64_t align = 64, bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks);
+    return (bytes + align - 1) / align * align;
+}
+
+uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks)
+{
+    return ls_session_rooms_at(session, local_ranks) +
+           ls_data_parallel_room_bytes(&session->plan, ls_session_mesh(session), local_ranks);
+}
+
+/* options: of the whole model. */
+static ls_status build_own_plan(ls_session *session, uint32_t member, const ls_plan_options *options)
+{
+    session->own_plan = session->plan;
+    (void)member;
+    (void)options;
+    return LS_OK;
+}
+
+static ls_status build_plan(ls_session *session, uint32_t member)
 {
     const ls_run_file *run = &session->run;
     ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
@@ -226,8 +253,8 @@ static ls_status build_plan(ls_session *session)
     options.losses = true;
     options.recompute = (ls_recompute)run->train.recompute;
     options.tensor_cut = (uint32_t)run->train.tensor_cut;
-    options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
+    LS_TRY(build_own_plan(session, member, &options));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
     session->process_bytes =
@@ -299,7 +326,6 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
     return options->is_rank || session->ranks > 1 ? "it has several ranks (--ranks, parallel.ranks)"
            : session->run.job.elastic             ? "job.elastic is true"
            : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
-           : session->run.model.experts > 0       ? "the model has experts"
                                                   : NULL;
 }
 
@@ -391,7 +417,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     LS_TRY(resolve_config(session, options));
     LS_TRY(open_dataset(session, options));
     LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
-    LS_TRY(build_plan(session));
+    LS_TRY(build_plan(session, options->member));
     ls_run_file_identity(&session->run, ls_dataset_hash(session->dataset), session->identity);
     return LS_OK;
 }

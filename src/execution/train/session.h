@@ -27,6 +27,7 @@ typedef struct ls_session_options {
     uint64_t threads; /* per rank; 0: from the run file, else cores / ranks, at least 1 */
     /* this process is one of several rank processes, whatever the run file says about ranks */
     bool is_rank;
+    uint32_t member; /* of a rank: its number in its crew (parallel/mesh.h) */
     /* Callbacks as in ls_dataset_options; NULL: none. */
     ls_dataset_progress progress;
     void (*tell)(void *context, const char *text);
@@ -59,6 +60,9 @@ typedef struct ls_session {
     ls_model_config config;
     ls_layout layout;
     ls_plan plan; /* of a training micro-batch */
+    /* what this process computes of it: of a rank of a crew the plan of its stage and pieces, else
+     * the same */
+    ls_plan own_plan;
     ls_memory_plan memory;
     uint64_t evaluation_bytes, generation_bytes; /* not part of the memory plan */
     /* a second copy of parameters and moments, for saving while steps continue; 0: steps wait */
@@ -85,6 +89,14 @@ ls_dtype ls_session_activations(const ls_session *session);
 
 /* The model of a state of this run, for evaluation and samples. */
 ls_model_on_device ls_session_model(const ls_session *session, const ls_state *state);
+
+/* How ranks divide the model (parallel.tensor, parallel.pipeline). */
+ls_mesh ls_session_mesh(const ls_session *session);
+/* Size of the area in which the ranks of a host exchange, for up to `local_ranks` of them: that of
+ * data parallelism, then, 64-byte aligned, the rooms of the crews. */
+uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks);
+/* Where the rooms begin. */
+uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks);
 
 /* The learning-rate schedule of the run file. */
 ls_schedule ls_session_schedule(const ls_session *session);

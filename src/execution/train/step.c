@@ -312,7 +312,8 @@ static ls_status make_sdc_monitor(ls_stepper *stepper)
         .state = stepper->state,
         .parallel = stepper->parallel,
         .seed = s->seed,
-        .audit_every_steps = s->audit_every_steps,
+        /* a rank of a crew cannot compute a leaf alone */
+        .audit_every_steps = ls_data_parallel_crew(stepper->parallel) ? 0 : s->audit_every_steps,
         .hash_every_steps = s->hash_every_steps,
         .leaves = s->leaves,
         .flip = s->flip,

@@ -66,6 +66,7 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
         .record = stepper->rows.record,
         .pass = stepper->pass,
         .losses = stepper->losses,
+        .crew = ls_data_parallel_crew(stepper->parallel),
     };
 }
 
@@ -168,6 +169,48 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *s
     return count;
 }
 
+/* The floats of the flat buffers that this rank adds up when nodes are merged: its share among the
+ * members of its crew. */
+static ls_owned_slice merge_share(const ls_stepper *stepper)
+{
+    const ls_crew *crew = ls_data_parallel_crew(stepper->parallel);
+    const int64_t all = stepper->state->layout->float_count;
+    if (!crew) {
+        return (ls_owned_slice){.count = all};
+    }
+    const int64_t members = (int64_t)crew->tensor_degree * crew->stages;
+    const int64_t self = (int64_t)crew->stage * crew->tensor_degree + crew->tensor_member;
+    const int64_t first = all * self / members / LS_BUCKET_PAD * LS_BUCKET_PAD;
+    const int64_t past =
+        self + 1 < members ? all * (self + 1) / members / LS_BUCKET_PAD * LS_BUCKET_PAD : all;
+    return (ls_owned_slice){.offset = first, .count = past - first};
+}
+
+/* Adds the gradients of nodes [first, first + count) into the buffer of the first, from right to
+ * left. */
+static ls_status add_nodes(ls_stepper *stepper, uint32_t first, uint32_t count)
+{
+    const ls_owned_slice share = merge_share(stepper);
+    ls_queue *queue = stepper->state->queue;
+    uint16_t program[2 * LS_TREE_SUM_DEPTH_MAX];
+    const float *inputs[LS_TREE_SUM_DEPTH_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        program[i] = (uint16_t)i;
+        program[count + i] = LS_TREE_SUM_ADD;
+        inputs[i] = current_part(stepper)->gradients[first + i] + share.offset;
+    }
+    float *out = current_part(stepper)->gradients[first] + share.offset;
+    const ls_tree_sum sum = {
+        .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
+    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
+        LS_TRY(ls_tree_sum_run(queue, &sum, inputs, share.count / 2, out, NULL));
+        stepper->settings.fault_injection->met--;
+        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
+    }
+    LS_TRY(ls_tree_sum_run(queue, &sum, inputs, share.count, out, NULL));
+    return ls_queue_wait(queue);
+}
+
 /*
  * Replaces the top `count` nodes by their sum a + (b + (c + ...)), the order of the tree, in one
  * pass over the buffers.
@@ -175,55 +218,60 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *s
  * The sum overwrites the buffer of the first node, so while it is being made neither the nodes nor
  * the sum are valid. Therefore the nodes are popped before the first addition, and the sum is
  * pushed after the last. If the process dies in between, the stack shows that these leaves are
- * missing, and the next holder of the part computes them again.
+ * missing, and the next holder of the part computes them again. In a crew the leader does so, and
+ * each member adds its share, between meetings.
  */
 static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t count)
 {
     const ls_part *part = current_part(stepper);
-    const ls_state *state = stepper->state;
     const uint32_t depth = atomic_load(&stack->depth), first = depth - count;
     LS_DCHECK(count >= 2 && count <= depth);
-    uint16_t program[2 * LS_TREE_SUM_DEPTH_MAX];
-    for (uint32_t i = 0; i < count; i++) {
-        program[i] = (uint16_t)i;
-        program[count + i] = LS_TREE_SUM_ADD;
+    /* all have read the depth */
+    LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+    if (part->leads) {
+        atomic_store(&stack->depth, first);
     }
-    const ls_tree_sum sum = {
-        .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
-    atomic_store(&stack->depth, first);
-    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
-        LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
-                               state->layout->float_count / 2, part->gradients[first], NULL));
-        stepper->settings.fault_injection->met--;
-        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
-    }
-    LS_TRY(ls_tree_sum_run(state->queue, &sum, (const float *const *)&part->gradients[first],
-                           state->layout->float_count, part->gradients[first], NULL));
-    LS_TRY(ls_queue_wait(state->queue));
-    for (uint32_t i = depth - 1; i > first; i--) {
+    LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+    LS_TRY(add_nodes(stepper, first, count));
+    LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+    for (uint32_t i = depth - 1; i > first && part->leads; i--) {
         stack->nodes[i - 1].leaves.count += stack->nodes[i].leaves.count;
         stack->nodes[i - 1].loss_sum += stack->nodes[i].loss_sum;
         stack->nodes[i - 1].tokens += stack->nodes[i].tokens;
     }
-    atomic_store(&stack->depth, first + 1);
-    return LS_OK;
+    if (part->leads) {
+        atomic_store(&stack->depth, first + 1);
+    }
+    return ls_data_parallel_meet_crew(stepper->parallel);
+}
+
+/* Whether this rank has the losses of its leaves: alone, or as the first of the last stage. */
+static bool has_losses(const ls_crew *crew)
+{
+    return !crew || (crew->tensor_member == 0 && crew->stage + 1 == crew->stages);
 }
 
 /* The SDC monitor must hash an audited leaf before other gradients are added to it, so its buckets
- * are not posted early. The leaf is pushed last, when its gradient, sums and hash are complete: a
- * process that takes over computes a leaf that was not pushed again, hash included. */
+ * are not posted early. The leaf is pushed last, when its gradient, sums and hash are complete, on
+ * all members of a crew: a process that takes over computes a leaf that was not pushed again, hash
+ * included. */
 static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_t step, uint32_t leaf,
                               bool is_last)
 {
     const uint32_t buffer = atomic_load(&stack->depth);
     LS_ASSERT(buffer < current_part(stepper)->gradient_count);
-    ls_leaf_sum *sum = &stack->nodes[buffer];
-    *sum = (ls_leaf_sum){.leaves = {leaf, 1}};
+    ls_leaf_sum sum = {.leaves = {leaf, 1}};
     LS_TRY(
-        run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), sum));
+        run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));
     ls_sdc_monitor_leaf(stepper->sdc_monitor, stepper->index, leaf, current_part(stepper)->gradients[buffer],
-                        sum->loss_sum, sum->tokens);
-    atomic_store(&stack->depth, buffer + 1);
+                        sum.loss_sum, sum.tokens);
+    if (has_losses(ls_data_parallel_crew(stepper->parallel))) {
+        stack->nodes[buffer] = sum;
+    }
+    LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+    if (current_part(stepper)->leads) {
+        atomic_store(&stack->depth, buffer + 1);
+    }
     return LS_OK;
 }
 
@@ -235,17 +283,21 @@ static uint32_t next_leaf(const ls_part *part)
     return depth > 0 ? last.first + last.count : part->leaves.first;
 }
 
+/* A crew whose stack is complete does not meet again: members may have made their claims already.
+ * Otherwise none has, because the leader completes the stack before the last meeting of all. */
 ls_status ls_stepper_run_leaves(ls_stepper *stepper, uint64_t step)
 {
     const ls_part *part = current_part(stepper);
     const uint32_t past = part->leaves.first + part->leaves.count;
-    for (uint32_t leaf = next_leaf(part); leaf < past; leaf++) {
+    LS_TRY(ls_data_parallel_await_crew(stepper->parallel));
+    for (uint32_t leaf = next_leaf(part); leaf < past; leaf = next_leaf(part)) {
         const uint32_t count = nodes_to_merge(stepper, part->stack);
         if (count >= 2) {
             LS_TRY(merge_top(stepper, part->stack, count));
         }
         ls_stepper_lap(stepper, &stepper->result.reduce_s);
         LS_TRY(run_own_leaf(stepper, part->stack, step, leaf, leaf + 1 == past));
+        LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
     }
     return LS_OK;
 }

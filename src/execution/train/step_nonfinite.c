@@ -52,10 +52,17 @@ static ls_status replay_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, 
 }
 
 /* Replays the leaves of this process, op by op, up to the first value that is not finite. LS_OK if
- * there is none. */
+ * there is none. A rank of a crew cannot compute a leaf alone: a replay of the run can. */
 static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, double norm,
                                uint32_t *leaf_out)
 {
+    if (ls_data_parallel_crew(stepper->parallel)) {
+        *leaf_out = LS_NO_LEAF;
+        return ls_fail(LS_ERR_FAILED,
+                       "step %llu: loss %g, gradient norm %g. 'lockstep replay' finds the first value that "
+                       "is not finite; try a lower learning rate, a longer warm-up or train.clip_norm",
+                       (unsigned long long)step + 1, loss, norm);
+    }
     for (uint32_t i = 0; i < ls_data_parallel_held(stepper->parallel); i++) {
         const ls_leaf_range range = ls_data_parallel_part(stepper->parallel, i)->leaves;
         for (*leaf_out = range.first; *leaf_out < range.first + range.count; ++*leaf_out) {

@@ -53,8 +53,8 @@ static void run(void *context)
 {
     const loss_call *call = context;
     memset(call->losses, 0xff, (size_t)call->logits.t.rows * sizeof *call->losses);
-    CUDA_OK(
-        ls_cross_entropy(cuda_queue(), &call->logits.t, call->targets, call->losses, call->with_gradient));
+    CUDA_OK(ls_cross_entropy(cuda_queue(), NULL, &call->logits.t, call->targets, call->losses,
+                             call->with_gradient));
     CUDA_OK(ls_queue_wait(cuda_queue()));
 }
 

@@ -35,6 +35,7 @@ enum { WORLD_SLOTS = 5, WORLD_LEAVES = 12, WORLD_PUPPETS = 512, WORLD_TEXT = 256
 
 typedef struct world_settings {
     uint32_t ranks, min_ranks, max_replacements;
+    uint32_t crew; /* ranks that compute a leaf together; 0 counts as 1 */
     uint64_t steps;
     uint64_t faults_ns;             /* faults occur until then */
     uint32_t kills, stops, resizes; /* at random moments of that time */
@@ -561,6 +562,7 @@ static void world_begins(ls_env *env, world *w)
                                                 .start_timeout_ns = 2 * WORLD_S,
                                                 .segment = &w->segment,
                                                 .min_ranks = w->settings.min_ranks,
+                                                .crew = w->settings.crew,
                                                 .max_replacements = w->settings.max_replacements,
                                                 .hang_timeout_ns = 3 * WORLD_S,
                                                 .context = w,
@@ -665,6 +667,7 @@ static void world_open(world *w, uint64_t step)
 {
     const ls_segment_plan plan = {.float_count = 16,
                                   .leaves = WORLD_LEAVES,
+                                  .crew = w->settings.crew,
                                   .ranks = WORLD_SLOTS,
                                   .local_ranks = WORLD_SLOTS,
                                   .parts = w->settings.ranks,
@@ -762,8 +765,10 @@ static void world_fault(world *w)
     } else if (choice < s->kills + s->stops + s->disk_faults + s->coordinator_kills) {
         world_kill_coordinator(w, true);
     } else if (all > 0 && w->coordinator && w->coordinator->phase == LS_WORKERS_RUNNING) {
-        const uint32_t ranks =
+        const uint32_t crew = s->crew > 0 ? s->crew : 1;
+        const uint32_t drawn =
             s->min_ranks + (uint32_t)(ls_sim_random_u64(w->sim) % (WORLD_SLOTS - s->min_ranks + 1));
+        const uint32_t ranks = drawn < crew ? crew : drawn / crew * crew;
         WORLD_CHECK(w, ls_coordinator_resize(w->coordinator, ranks) == LS_OK);
     }
 }
@@ -863,6 +868,10 @@ static inline bool membership_world_run(uint64_t seed, char why_out[WORLD_TEXT],
         .coordinator_kills = draw >> 31 & 1 ? (uint32_t)(draw >> 32) % 6 : 0,
         .lease_ns = WORLD_S,
     };
+    if ((draw >> 60) % 4 == 0) { /* crews of two */
+        settings.crew = 2;
+        settings.ranks = settings.ranks < 3 ? 2 : 4;
+    }
     world_init(w, seed, &settings);
     if (draw >> 30 & 1) {
         world_faults(w);
@@ -873,7 +882,7 @@ static inline bool membership_world_run(uint64_t seed, char why_out[WORLD_TEXT],
     }
     WORLD_CHECK(w, w->aborts == 0 || strstr(w->abort_text, "did not become ready") ||
                        strstr(w->abort_text, "times in a row"));
-    snprintf(why_out, WORLD_TEXT, "%s", w->wrong);
+    snprintf(why_out, WORLD_TEXT, "%.60s %.150s", w->wrong, w->abort_text);
     if (trace_out) {
         *trace_out = ls_sim_trace_hash(w->sim);
     }

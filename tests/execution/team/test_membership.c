@@ -114,6 +114,63 @@ static void a_death_between_steps_needs_no_adoption(void **state)
     assert_int_equal(a.team.holder[1], 2);
 }
 
+/* Two crews of two. */
+static ls_membership_facts crews_at_work(void)
+{
+    ls_membership_facts f = three_at_work();
+    f.crew = 2;
+    f.parts = 4;
+    f.slot[3] = f.slot[2];
+    f.part[3] = f.part[2];
+    f.part[3].holder = 3;
+    return f;
+}
+
+static void a_member_of_a_crew_is_replaced_in_its_slot(void **state)
+{
+    (void)state;
+    ls_membership_facts f = crews_at_work();
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_WAIT);
+    dies(&f, 1, true);
+    f.fence = 6;
+    f.hard = true;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_START);
+    f.slot[1] = (ls_slot_facts){.state = LS_SLOT_STARTING, .wanted = true, .fresh = true};
+    f.slot[0].parked = f.slot[2].parked = f.slot[3].parked = true;
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_WAIT); /* no other rank can compute its pieces */
+    f.slot[1].state = LS_SLOT_READY;
+    const ls_membership_action a = next(&f);
+    assert_int_equal(a.what, LS_MEMBERSHIP_TEAM);
+    assert_int_equal(a.team.cut, 5);
+    assert_int_equal(a.team.parts, 4);
+    assert_int_equal(a.team.holder[1], 1);
+    /* it cannot be replaced: nobody else finishes the step */
+    dies(&f, 1, false);
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_END);
+}
+
+static void a_crew_that_is_not_complete_gets_no_part(void **state)
+{
+    (void)state;
+    ls_membership_facts f = crews_at_work();
+    dies(&f, 3, false);
+    f.fence = 6;
+    f.hard = true;
+    f.reported = 8;
+    for (uint32_t i = 0; i < 4; i++) {
+        f.slot[i].parked = i < 3;
+        f.part[i].entered = f.part[i].done = 8;
+    }
+    const ls_membership_action a = next(&f);
+    assert_int_equal(a.what, LS_MEMBERSHIP_TEAM);
+    assert_int_equal(a.team.cut, 6);
+    assert_int_equal(a.team.parts, 2);
+    assert_int_equal(a.team.holder[0], 0);
+    assert_int_equal(a.team.holder[1], 1);
+    dies(&f, 1, false); /* no crew is complete, and none will be */
+    assert_int_equal(next(&f).what, LS_MEMBERSHIP_END);
+}
+
 static void a_killed_process_is_waited_for(void **state)
 {
     (void)state;
@@ -421,6 +478,8 @@ int main(void)
         cmocka_unit_test(a_death_is_fenced_then_adopted_in_the_same_cut),
         cmocka_unit_test(a_replacement_is_started_behind_the_fence),
         cmocka_unit_test(a_death_between_steps_needs_no_adoption),
+        cmocka_unit_test(a_member_of_a_crew_is_replaced_in_its_slot),
+        cmocka_unit_test(a_crew_that_is_not_complete_gets_no_part),
         cmocka_unit_test(a_killed_process_is_waited_for),
         cmocka_unit_test(one_more_finishes_what_was_interrupted),
         cmocka_unit_test(all_lost_waits_for_a_replacement_or_ends),

@@ -9,7 +9,7 @@ extern const ls_cross_entropy_kernels LS_ISA_NAME(ls_cross_entropy_kernels);
  * that of 1k. */
 enum { SUM_BLOCK = 1024 };
 
-static float row_top(const float *x, int64_t n)
+static float top_of(const float *x, int64_t n)
 {
     vf top[4];
     top[0] = top[1] = top[2] = top[3] = vf_set(x[0]);
@@ -53,26 +53,34 @@ LS_SIMD vf block_exp(float *x, int64_t n, vf top, bool keep)
     return vf_add(s0, s1);
 }
 
-static float row(float *logits, int64_t vocab, int32_t target, bool with_gradient)
+static float sum_exp(float *x, int64_t n, float top, bool keep)
 {
-    const float top = row_top(logits, vocab), target_logit = logits[target];
     vf sums = vf_zero();
-    for (int64_t i = 0; i < vocab; i += SUM_BLOCK) {
-        const int64_t n = vocab - i < SUM_BLOCK ? vocab - i : SUM_BLOCK;
-        sums = vf_add(sums, with_gradient ? block_exp(logits + i, n, vf_set(top), true)
-                                          : block_exp(logits + i, n, vf_set(top), false));
+    for (int64_t i = 0; i < n; i += SUM_BLOCK) {
+        const int64_t count = n - i < SUM_BLOCK ? n - i : SUM_BLOCK;
+        sums = vf_add(sums, keep ? block_exp(x + i, count, vf_set(top), true)
+                                 : block_exp(x + i, count, vf_set(top), false));
     }
-    const float sum = vf_sum(sums);
-    const float loss = vf_lane0(vf_log(vf_set(sum))) + (top - target_logit);
-    if (with_gradient) {
-        const vf inverse = vf_set(1.0f / sum);
-        for (int64_t i = 0; i < vocab; i += LS_LANES) {
-            const int64_t left = vocab - i;
-            vf_store_tail(logits + i, vf_mul(vf_load_tail(logits + i, left), inverse), left);
-        }
-        logits[target] -= 1.0f;
-    }
-    return loss;
+    return vf_sum(sums);
 }
 
-const ls_cross_entropy_kernels LS_ISA_NAME(ls_cross_entropy_kernels) = {.row = row};
+static float loss(float sum, float top, float target_logit)
+{
+    return vf_lane0(vf_log(vf_set(sum))) + (top - target_logit);
+}
+
+static void scale(float *x, int64_t n, float factor)
+{
+    const vf f = vf_set(factor);
+    for (int64_t i = 0; i < n; i += LS_LANES) {
+        const int64_t left = n - i;
+        vf_store_tail(x + i, vf_mul(vf_load_tail(x + i, left), f), left);
+    }
+}
+
+const ls_cross_entropy_kernels LS_ISA_NAME(ls_cross_entropy_kernels) = {
+    .top = top_of,
+    .sum_exp = sum_exp,
+    .loss = loss,
+    .scale = scale,
+};

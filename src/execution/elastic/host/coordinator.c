@@ -300,6 +300,9 @@ static void publish(ls_coordinator *c, const ls_team *team)
             c->options.recover(c->options.context, i);
         }
     }
+    if (team->cut != team->epoch && c->options.rewind) {
+        c->options.rewind(c->options.context);
+    }
     if (team->cut == team->epoch) {
         ls_control_begin_cut(control, team->step);
         if (c->options.recut) {
@@ -443,6 +446,32 @@ static uint32_t count_wanted(const ls_coordinator *c)
     return count;
 }
 
+static uint32_t crew_of(const ls_coordinator *c)
+{
+    return c->options.crew > 0 ? c->options.crew : 1;
+}
+
+/* Whether a rank of the crew whose slots begin at `first` is wanted: then all of them are. */
+static bool is_crew_wanted(const ls_coordinator *c, uint32_t first)
+{
+    bool wanted = false;
+    for (uint32_t i = first; i < first + crew_of(c); i++) {
+        wanted = wanted || c->slot[i].wanted;
+    }
+    return wanted;
+}
+
+static void want_crew(ls_coordinator *c, uint32_t first, bool wanted)
+{
+    for (uint32_t i = first; i < first + crew_of(c); i++) {
+        if (wanted && !c->slot[i].wanted) {
+            /* it was asked for, so it is not a replacement */
+            c->slot[i].had_one = c->slot[i].process;
+        }
+        c->slot[i].wanted = wanted;
+    }
+}
+
 /* Marks the slots that should have a rank; how and when the ranks join or leave is the loop's
  * business. The highest leave, so that the remaining numbers stay dense. */
 ls_status ls_coordinator_resize(ls_coordinator *c, uint32_t ranks)
@@ -452,18 +481,22 @@ ls_status ls_coordinator_resize(ls_coordinator *c, uint32_t ranks)
                        "the run cannot have %u ranks: %u to %u are allowed (job.min_ranks, job.max_ranks)",
                        ranks, c->options.min_ranks, c->control ? c->slots : c->options.ranks);
     }
-    uint32_t wanted = count_wanted(c);
-    /* a rank that is not wanted is told to leave once the team in force does not name it */
-    for (uint32_t i = c->slots; i-- > 0 && wanted > ranks;) {
-        wanted -= c->slot[i].wanted;
-        c->slot[i].wanted = false;
+    const uint32_t crew = crew_of(c);
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i + crew <= c->slots; i += crew) {
+        wanted += is_crew_wanted(c, i) ? crew : 0;
     }
-    for (uint32_t i = 0; i < c->slots && wanted < ranks; i++) {
-        if (!c->slot[i].wanted) {
-            c->slot[i].wanted = true;
-            /* it was asked for, so it is not a replacement */
-            c->slot[i].had_one = c->slot[i].process;
-            wanted++;
+    /* a rank that is not wanted is told to leave once the team in force does not name it */
+    for (uint32_t i = c->slots / crew * crew; i > 0 && wanted > ranks;) {
+        i -= crew;
+        wanted -= is_crew_wanted(c, i) ? crew : 0;
+        want_crew(c, i, false);
+    }
+    for (uint32_t i = 0; i + crew <= c->slots; i += crew) {
+        const bool is_new = !is_crew_wanted(c, i);
+        if (!is_new || wanted < ranks) {
+            want_crew(c, i, true);
+            wanted += is_new ? crew : 0;
         }
     }
     look_in(c, 0);
@@ -476,6 +509,12 @@ ls_status ls_coordinator_leave(ls_coordinator *c, uint32_t rank)
 {
     if (!c->control || rank >= c->slots || !c->slot[rank].wanted) {
         return ls_fail(LS_ERR_INVALID, "rank %u cannot leave: it does not exist or has already left", rank);
+    }
+    if (c->options.crew > 1) {
+        return ls_fail(LS_ERR_INVALID,
+                       "rank %u cannot leave alone: %u ranks compute each leaf together "
+                       "(parallel.tensor, parallel.pipeline); use lockstep resize",
+                       rank, c->options.crew);
     }
     if (count_wanted(c) <= c->options.min_ranks) {
         return ls_fail(LS_ERR_INVALID,
@@ -575,6 +614,9 @@ static void take_over(ls_coordinator *c)
     ls_control_mend_team(control);
     for (uint32_t i = 0; i < c->slots; i++) {
         adopt_slot(c, i);
+    }
+    for (uint32_t i = 0; i + crew_of(c) <= c->slots; i += crew_of(c)) {
+        want_crew(c, i, is_crew_wanted(c, i));
     }
     const uint64_t next = control->team.epoch + 1, fence = atomic_load(&control->fence);
     c->fence_ns = ls_env_now_ns(c->options.env);

@@ -51,6 +51,7 @@ typedef struct ls_coordinator_options {
     /* The run ends when fewer ranks live or are about to start. More than `ranks` counts as
      * `ranks`. */
     uint32_t min_ranks;
+    uint32_t crew; /* ranks that compute a leaf together (parallel/mesh.h); 0 counts as 1 */
     uint32_t max_replacements;
     /* How long a rank may show no sign of life while a fence is up; 0: for ever. */
     uint64_t hang_timeout_ns;
@@ -84,9 +85,11 @@ typedef struct ls_coordinator_options {
      * look by themselves. */
     void (*fenced)(void *context);
     /* All ranks are parked and `team` is about to be published. recover: takes back what the
-     * dead holder of local part `part` had half announced. recut: clears everything of the old
-     * cut. NULL: nothing to do. */
+     * dead holder of local part `part` had half announced. rewind: the team has the same cut, so
+     * interrupted crews compute their leaf again. recut: clears everything of the old cut. NULL:
+     * nothing to do. */
     void (*recover)(void *context, uint32_t part);
+    void (*rewind)(void *context);
     void (*recut)(void *context, const ls_team *team);
     /* The events rank_lost, recovered, rank_joined, rank_left and team; takes over `fields`.
      * NULL: events are dropped. */
@@ -119,10 +122,12 @@ void ls_coordinator_left(ls_coordinator *coordinator, uint32_t rank, int32_t pid
 /* One host: whether it lives and has a part in the team in force. */
 bool ls_coordinator_holds_part(const ls_coordinator *coordinator, uint32_t rank);
 
-/* One host, RUNNING: the run is to have `ranks` ranks, from the next step boundary at which they
- * are ready. The highest leave. Errors: LS_ERR_INVALID outside [min_ranks, slots]. */
+/* One host, RUNNING: the run is to have `ranks` ranks, a multiple of the crew, from the next step
+ * boundary at which they are ready. The highest leave. Errors: LS_ERR_INVALID outside [min_ranks,
+ * slots]. */
 LS_MUST_CHECK ls_status ls_coordinator_resize(ls_coordinator *coordinator, uint32_t ranks);
-/* The same for one rank: it leaves, and its slot stays empty. Errors: LS_ERR_INVALID. */
+/* The same for one rank: it leaves, and its slot stays empty. Errors: LS_ERR_INVALID, also for a
+ * rank of a crew. */
 LS_MUST_CHECK ls_status ls_coordinator_leave(ls_coordinator *coordinator, uint32_t rank);
 /* Kills a rank that is of no use; its work is taken over as if it had died. why: "hangs in ...",
  * which becomes part of the cause. */

@@ -29,18 +29,30 @@ static bool is_late_to_park(const ls_coordinator *c, uint32_t local, uint64_t no
     return is_past(now_ns, since_ns, c->options.hang_timeout_ns);
 }
 
+/* With crews, only a rank in the slot of a lost one can finish its part, even if the run is to have
+ * fewer ranks after this step. */
+static bool is_needed(const ls_coordinator *c, uint32_t local)
+{
+    const ls_team *team = &c->control->team;
+    bool needed = c->slot[local].wanted;
+    for (uint32_t i = 0; i < team->local_parts && c->options.crew > 1; i++) {
+        needed = needed || (c->orphan[i] && team->holder[i] == local);
+    }
+    return needed;
+}
+
 static ls_slot_facts slot_facts(const ls_coordinator *c, uint32_t local, uint64_t fence, uint64_t epoch)
 {
     const ls_coordinator_slot *p = &c->slot[local];
     const uint64_t now_ns = ls_env_now_ns(c->options.env);
-    const bool may =
-        p->wanted && !p->barred && (!p->had_one || c->replacements < c->options.max_replacements);
+    const bool wanted = is_needed(c, local) && !p->barred;
+    const bool may = wanted && (!p->had_one || c->replacements < c->options.max_replacements);
     ls_slot_facts slot = {
         .state = !p->process ? LS_SLOT_EMPTY
                  : p->killed ? LS_SLOT_KILLED
                  : p->ready  ? LS_SLOT_READY
                              : LS_SLOT_STARTING,
-        .wanted = p->wanted && !p->barred,
+        .wanted = wanted,
         .hopeful = may,
         .startable = may && now_ns >= p->not_before_ns,
         .fresh = p->born_at > epoch,
@@ -118,6 +130,7 @@ void ls_coordinator_gather(const ls_coordinator *c, ls_membership_facts *facts_o
         .deadly = is_deadly(c),
         .may_finish = c->finishers<FINISHERS_MAX, .finishing = c->finishers> 0,
         .min_ranks = c->options.min_ranks,
+        .crew = c->options.crew,
         .slots = c->slots,
         .parts = team->local_parts,
         .epoch = team->epoch,

@@ -172,7 +172,11 @@ static ls_status open_session(rank *r)
     LS_TRY(ls_run_file_parse(r->segment.text, (size_t)r->control->text_bytes, "run.yaml", NULL, 0, &r->arena,
                              &run));
     const ls_session_options options = {
-        .run_dir = r->options->run_dir, .threads = r->options->threads, .is_rank = true};
+        .run_dir = r->options->run_dir,
+        .threads = r->options->threads,
+        .is_rank = true,
+        .member = r->local % r->control->crew,
+    };
     LS_TRY(ls_session_open(&r->arena, &run, &options, &r->session));
     ls_model_file_close(r->session.source); /* the trainer loads the weights */
     r->session.source = NULL;
@@ -269,7 +273,7 @@ static ls_status join_others(rank *r)
     LS_TRY(meet_other_hosts(r));
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const ls_data_parallel_options options = {
-        .plan = &r->session.plan,
+        .plan = &r->session.own_plan,
         .epoch = r->team.cut,
         .leaves = r->control->leaves,
         .parts = r->team.parts,
@@ -280,6 +284,9 @@ static ls_status join_others(rank *r)
         .holders = r->team.holder,
         .room = r->control->local_ranks,
         .threads = ls_queue_threads(r->session.queue),
+        .mesh = ls_session_mesh(&r->session),
+        .rooms = (char *)r->segment.exchange + ls_session_rooms_at(&r->session, r->control->local_ranks),
+        .team_epoch = r->team.epoch,
         .gradient = gradient_at,
         .sums = r->segment.sums,
         .context = r,
@@ -406,7 +413,7 @@ static ls_status take_parts(rank *r)
         leave_team(r);
         return LS_OK;
     }
-    LS_TRY(ls_data_parallel_assign(r->parallel, r->team.holder));
+    LS_TRY(ls_data_parallel_assign(r->parallel, r->team.holder, r->team.epoch));
     return ls_stepper_assign(r->stepper);
 }
 
@@ -603,8 +610,8 @@ static ls_status run(rank *r)
     LS_TRY(follow_agent(r));
     open_flight(r);
     LS_TRY(open_session(r));
-    LS_TRY(
-        ls_executor_init(&r->executor, r->session.queue, &r->session.plan, r->session.plan.options.length));
+    const ls_plan *plan = &r->session.own_plan;
+    LS_TRY(ls_executor_init(&r->executor, r->session.queue, plan, plan->options.length));
     LS_TRY(make_stepper(r));
     LS_TRY(say_hello(r));
     return loop(r);

@@ -17,12 +17,14 @@
 
 /* ---- making ---- */
 
-/* How many ranks one host may come to have: job.max_ranks, limited by the leaves. */
+/* How many ranks one host may come to have: job.max_ranks, limited by the leaves, in whole
+ * crews. */
 static uint32_t slots_of(const ls_workers_options *options)
 {
     const ls_run_file *run = &options->session->run;
-    uint64_t slots = ls_min_u64(run->job.max_ranks, run->train.leaves);
-    slots = ls_min_u64(slots, LS_LOCAL_RANKS_MAX);
+    const uint64_t crew = ls_mesh_crew(ls_session_mesh(options->session));
+    uint64_t slots = ls_min_u64(run->job.max_ranks, run->train.leaves * crew);
+    slots = ls_min_u64(slots, LS_LOCAL_RANKS_MAX) / crew * crew;
     return slots > options->ranks ? (uint32_t)slots : options->ranks;
 }
 
@@ -76,8 +78,9 @@ static ls_status make_segment(ls_workers *workers, const ls_text *text, uint64_t
     const ls_segment_plan plan = {
         .float_count = (uint64_t)session->layout.float_count,
         .frozen_floats = (uint64_t)(session->layout.parameter_floats - session->layout.float_count),
-        .exchange_bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks),
+        .exchange_bytes = ls_session_exchange_bytes(session, local_ranks),
         .leaves = (uint32_t)session->run.train.leaves,
+        .crew = ls_mesh_crew(ls_session_mesh(session)),
         .ranks = slots,
         .local_ranks = local_ranks,
         .parts = late > 0 || !options->hosts ? options->ranks : 0,
@@ -132,6 +135,12 @@ ls_status ls_workers_create(const ls_workers_options *options, ls_workers **work
         return ls_fail(LS_ERR_MEMORY, "not enough memory to manage %u ranks", options->ranks);
     }
     workers->options = *options;
+    if (options->hosts && ls_mesh_crew(ls_session_mesh(session)) > 1) {
+        free(workers);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "parallel.tensor and parallel.pipeline divide the model between ranks of one host in "
+                       "this version, but this run has several hosts; set both to 1");
+    }
     pthread_mutex_init(&workers->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
@@ -458,6 +467,12 @@ ls_status ls_workers_resize(ls_workers *workers, uint32_t ranks)
                        "the run cannot have %u ranks: %" PRIu64
                        " to %u are allowed (job.min_ranks, job.max_ranks, train.leaves)",
                        ranks, min, ls_workers_slots(workers));
+    }
+    if (ranks % workers->control->crew != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "the run cannot have %u ranks: %u ranks compute each leaf together "
+                       "(parallel.tensor * parallel.pipeline), so it must be a multiple of %u",
+                       ranks, workers->control->crew, workers->control->crew);
     }
     atomic_store(&workers->wanted, ranks);
     return LS_OK;

@@ -125,6 +125,11 @@ static void recover_part(void *context, uint32_t part)
                                  : "computing");
 }
 
+static void rewind_crews(void *context)
+{
+    ls_data_parallel_rewind_crews(((ls_workers *)context)->segment.exchange);
+}
+
 static void clear_exchange(void *context, const ls_team *team)
 {
     (void)team;
@@ -320,7 +325,7 @@ static void start_host_again(void *context, uint32_t host)
 static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
 {
     const ls_workers *workers = context;
-    return ls_data_parallel_exchange_bytes(&workers->options.session->layout, local_ranks);
+    return ls_session_exchange_bytes(workers->options.session, local_ranks);
 }
 
 static void *serve(void *context)
@@ -425,6 +430,7 @@ static ls_status start_coordinator(ls_workers *workers)
         .abort = on_abort,
         .segment = ls_workers_is_elastic(workers) ? &workers->segment : NULL,
         .min_ranks = (uint32_t)job->min_ranks,
+        .crew = workers->control->crew,
         .max_replacements = (uint32_t)job->max_replacements,
         .hang_timeout_ns = (uint64_t)(job->hang_timeout_s * 1e9),
         .start = start_rank,
@@ -437,6 +443,7 @@ static ls_status start_coordinator(ls_workers *workers)
         .start_time = start_time,
         .fenced = wake_sleepers,
         .recover = recover_part,
+        .rewind = rewind_crews,
         .recut = clear_exchange,
         .event = put_event,
     };

@@ -131,7 +131,7 @@ static ls_status join_team(member *m)
         arm(m, death->dies_with_more, death->phase_with_more, 1);
     }
     if (m->team.cut == cut && m->has_run && m->parallel && now > 0) {
-        LS_TRY(ls_data_parallel_assign(m->parallel, m->team.holder));
+        LS_TRY(ls_data_parallel_assign(m->parallel, m->team.holder, m->team.epoch));
         return ls_stepper_assign(m->stepper);
     }
     leave_team(m);

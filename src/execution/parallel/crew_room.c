@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/parallel/crew_room.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "comm/flight/flight.h"
+#include "comm/transport/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct room_member {
+    /* the attempt it has entered */
+    _Alignas(64) _Atomic uint64_t attempt;
+    _Alignas(64) ls_word given; /* chunks */
+    _Alignas(64) ls_word met;
+    /* what its newest two chunks are for, by parity */
+    _Atomic uint64_t asks[2];
+} room_member;
+
+typedef struct room_channel {
+    _Alignas(64) ls_word sent; /* written by the sender */
+    _Alignas(64) ls_word received;
+    _Atomic uint64_t bytes[LS_CREW_SENDS_AHEAD];
+} room_channel;
+
+typedef struct room_head {
+    _Alignas(64) ls_word entered;
+} room_head;
+
+struct ls_crew_room {
+    ls_crew_room_options options;
+    ls_crew crew;
+    ls_mesh_place place;
+    uint32_t size, self; /* members of the crew */
+    room_head *head;
+    room_member *members;
+    room_channel *channels; /* LS_CREW_WAYS per member, by sender */
+    char *chunks, *values;
+    uint64_t attempt;
+    uint32_t given, met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
+    ls_crew_room_stats stats;
+};
+
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static uint64_t bytes_of_one(uint32_t size, uint64_t value_bytes)
+{
+    return sizeof(room_head) + size * (sizeof(room_member) + LS_CREW_WAYS * sizeof(room_channel)) +
+           size * UINT64_C(2) * LS_CREW_CHUNK_BYTES +
+           (uint64_t)size * LS_CREW_WAYS * LS_CREW_SENDS_AHEAD * padded(value_bytes);
+}
+
+uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes)
+{
+    return ls_mesh_crew(mesh) > 1 ? crews * bytes_of_one(ls_mesh_crew(mesh), value_bytes) : 0;
+}
+
+/* ---- waits ---- */
+
+static bool look(void *context)
+{
+    const ls_crew_room_options *o = &((const ls_crew_room *)context)->options;
+    return (!o->look || o->look(o->context)) && !(o->is_given_up && o->is_given_up(o->context));
+}
+
+/* "the rank 5 (dp 1, pp 0, tp 1)" of member `of` of this crew. */
+static const char *name_of(const ls_crew_room *room, uint32_t of, char text[LS_MESH_NAME_BYTES])
+{
+    return ls_mesh_name(room->options.mesh, room->options.rank - room->self + of, text);
+}
+
+static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint32_t of, const char *what)
+{
+    const ls_crew_room_options *o = &room->options;
+    char self[LS_MESH_NAME_BYTES], other[LS_MESH_NAME_BYTES];
+    if (result == LS_WAIT_ABORTED && o->aborted) {
+        LS_TRY(o->aborted(o->context));
+    }
+    if (result == LS_WAIT_REFUSED && o->is_given_up && o->is_given_up(o->context)) {
+        return LS_STOPPED;
+    }
+    if (result == LS_WAIT_TIMEOUT) {
+        return ls_fail(LS_ERR_TIMEOUT, "%s gave up after it had waited %.3g s for %s of %s",
+                       name_of(room, room->self, self), o->timeout_s, what, name_of(room, of, other));
+    }
+    return ls_fail(LS_ERR_RANKS_LOST, "the run was ended while %s waited for %s of %s",
+                   name_of(room, room->self, self), what, name_of(room, of, other));
+}
+
+static ls_wait wait_of(ls_crew_room *room)
+{
+    return (ls_wait){.deadline_ns = ls_clock_monotonic_ns() + (uint64_t)(room->options.timeout_s * 1e9),
+                     .spins = room->options.spins,
+                     .abort = room->options.abort,
+                     .look = look,
+                     .context = room};
+}
+
+/* Waits until a word of member `of` has reached `value`. */
+static ls_status await(ls_crew_room *room, ls_word *word, uint32_t value, uint32_t of, const char *what)
+{
+    if (ls_word_reached(word, value)) {
+        return LS_OK;
+    }
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = wait_of(room);
+    ls_flight_activity(LS_ACTIVITY_COMM, 0);
+    const ls_wait_result result = ls_wait_until(word, value, &wait);
+    room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    return result == LS_WAIT_DONE ? LS_OK : fail_wait(room, result, of, what);
+}
+
+/* ---- entering and meeting ---- */
+
+static room_channel *channel_from(const ls_crew_room *room, uint32_t member, ls_crew_way way)
+{
+    return &room->channels[member * LS_CREW_WAYS + (uint32_t)way];
+}
+
+/* The member with the same tensor number in another stage of this crew. */
+static uint32_t member_at(const ls_crew_room *room, uint32_t stage)
+{
+    return stage * room->crew.tensor_degree + room->crew.tensor_member;
+}
+
+/* The stage that a value on this way goes to from `stage`; stages are a ring, because a stage may
+ * hold several runs of layers. */
+static uint32_t next_stage(const ls_crew_room *room, ls_crew_way way, uint32_t stage)
+{
+    const uint32_t stages = room->crew.stages;
+    return (stage + (way == LS_CREW_FORWARD ? 1 : stages - 1)) % stages;
+}
+
+static uint32_t stage_before(const ls_crew_room *room, ls_crew_way way, uint32_t stage)
+{
+    return next_stage(room, way == LS_CREW_FORWARD ? LS_CREW_BACKWARD : LS_CREW_FORWARD, stage);
+}
+
+/* The words first, the attempt last: whoever sees the attempt sees words that belong to it. */
+void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
+{
+    room_member *own = &room->members[room->self];
+    room->attempt = attempt;
+    room->given = room->met = 0;
+    ls_word_post(&own->given, 0);
+    ls_word_post(&own->met, 0);
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        room->sent[way] = room->received[way] = 0;
+        const uint32_t from = member_at(room, stage_before(room, (ls_crew_way)way, room->crew.stage));
+        ls_word_post(&channel_from(room, room->self, (ls_crew_way)way)->sent, 0);
+        ls_word_post(&channel_from(room, from, (ls_crew_way)way)->received, 0);
+    }
+    atomic_store(&own->attempt, attempt);
+    ls_word_add(&room->head->entered, 1);
+}
+
+static uint32_t first_outside(const ls_crew_room *room)
+{
+    uint32_t of = 0;
+    while (of < room->size && atomic_load(&room->members[of].attempt) >= room->attempt) {
+        of++;
+    }
+    return of;
+}
+
+static bool all_entered(void *context)
+{
+    const ls_crew_room *room = context;
+    return first_outside(room) == room->size;
+}
+
+ls_status ls_crew_room_await(ls_crew_room *room)
+{
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
+    const ls_wait wait = wait_of(room);
+    const ls_wait_result result = ls_wait_for(&room->head->entered, all_entered, room, &wait);
+    room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    const uint32_t of = first_outside(room);
+    return result == LS_WAIT_DONE
+               ? LS_OK
+               : fail_wait(room, result, of < room->size ? of : room->self, "the begin of the step");
+}
+
+ls_status ls_crew_room_meet(ls_crew_room *room)
+{
+    ls_word_post(&room->members[room->self].met, ++room->met);
+    for (uint32_t of = 0; of < room->size; of++) {
+        LS_TRY(await(room, &room->members[of].met, room->met, of, "the end of a leaf"));
+    }
+    return LS_OK;
+}
+
+/* ---- copies ---- */
+
+/* Copies `count` values between a view, from its value number `first` on, and packed memory. */
+static void copy_part(const ls_tensor *view, int64_t first, int64_t count, float *packed, bool to_view)
+{
+    while (count > 0) {
+        const int64_t row = first / view->cols, col = first % view->cols;
+        const int64_t left = view->stride == view->cols ? count : view->cols - col;
+        const int64_t now = left < count ? left : count;
+        float *at = (float *)view->data + row * view->stride + col;
+        memcpy(to_view ? at : packed, to_view ? packed : at, (size_t)now * sizeof(float));
+        first += now;
+        packed += now;
+        count -= now;
+    }
+}
+
+/* ---- sums and gathers ---- */
+
+static char *chunk_of(const ls_crew_room *room, uint32_t member, uint32_t number)
+{
+    return room->chunks + (size_t)(2 * member + (number & 1)) * LS_CREW_CHUNK_BYTES;
+}
+
+/* The first member of this rank's tensor group. */
+static uint32_t group_first(const ls_crew_room *room)
+{
+    return room->crew.stage * room->crew.tensor_degree;
+}
+
+enum { ASK_GATHER = 2 }; /* after the reductions */
+
+/* Announces the chunk that this member has written, and waits for those of the group. */
+static ls_status give_chunk(ls_crew_room *room, uint32_t kind, uint64_t bytes)
+{
+    room_member *own = &room->members[room->self];
+    const uint32_t number = room->given + 1, first = group_first(room);
+    const uint64_t ask = (uint64_t)kind << 56 | bytes;
+    atomic_store(&own->asks[number & 1], ask);
+    ls_word_post(&own->given, number);
+    room->given = number;
+    room->stats.reduced_bytes += bytes;
+    for (uint32_t of = first; of < first + room->crew.tensor_degree; of++) {
+        LS_TRY(await(room, &room->members[of].given, number, of, "its share of a sum"));
+        const uint64_t other = atomic_load(&room->members[of].asks[number & 1]);
+        if (other != ask) {
+            char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
+            return ls_fail(LS_ERR_MISMATCH, "exchange %u of the step: %s %s %llu bytes, %s %s %llu bytes",
+                           number, name_of(room, room->self, self), kind == ASK_GATHER ? "gathers" : "adds",
+                           (unsigned long long)bytes, name_of(room, of, name),
+                           other >> 56 == ASK_GATHER ? "gathers" : "adds",
+                           (unsigned long long)(other << 8 >> 8));
+        }
+    }
+    return LS_OK;
+}
+
+/* The tree over members: pairs of neighbours, then pairs of pairs. In place in v[0]. */
+static inline float combine(ls_crew_reduction reduction, float *v, uint32_t degree)
+{
+    for (uint32_t width = 1; width < degree; width *= 2) {
+        for (uint32_t i = 0; i < degree; i += 2 * width) {
+            const float a = v[i], b = v[i + width];
+            v[i] = reduction == LS_CREW_SUM ? a + b : a > b ? a : b;
+        }
+    }
+    return v[0];
+}
+
+enum { TENSOR_DEGREE_MAX = 64 };
+
+/* Adds up the chunks of the group into the first `count` floats of this member's own chunk's twin,
+ * `out`. */
+static void combine_chunks(const ls_crew_room *room, ls_crew_reduction reduction, int64_t count, float *out)
+{
+    const uint32_t degree = room->crew.tensor_degree, first = group_first(room);
+    const float *in[TENSOR_DEGREE_MAX];
+    for (uint32_t i = 0; i < degree; i++) {
+        in[i] = (const float *)(const void *)chunk_of(room, first + i, room->given);
+    }
+    if (degree == 2 && reduction == LS_CREW_SUM) {
+        for (int64_t k = 0; k < count; k++) {
+            out[k] = in[0][k] + in[1][k];
+        }
+        return;
+    }
+    if (degree == 4 && reduction == LS_CREW_SUM) {
+        for (int64_t k = 0; k < count; k++) {
+            out[k] = (in[0][k] + in[1][k]) + (in[2][k] + in[3][k]);
+        }
+        return;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        float v[TENSOR_DEGREE_MAX];
+        for (uint32_t i = 0; i < degree; i++) {
+            v[i] = in[i][k];
+        }
+        out[k] = combine(reduction, v, degree);
+    }
+}
+
+static ls_status reduce(void *context, ls_crew_reduction reduction, const ls_tensor *values)
+{
+    ls_crew_room *room = context;
+    enum { CHUNK_FLOATS = LS_CREW_CHUNK_BYTES / sizeof(float), BLOCK_FLOATS = 1024 };
+    const int64_t total = values->rows * values->cols;
+    LS_DCHECK(values->dtype == LS_F32);
+    for (int64_t at = 0; at < total && room->crew.tensor_degree > 1; at += CHUNK_FLOATS) {
+        const int64_t count = total - at < CHUNK_FLOATS ? total - at : CHUNK_FLOATS;
+        float *own = (float *)(void *)chunk_of(room, room->self, room->given + 1);
+        copy_part(values, at, count, own, false);
+        LS_TRY(give_chunk(room, (uint32_t)reduction, (uint64_t)count * sizeof(float)));
+        if (values->stride == values->cols) {
+            combine_chunks(room, reduction, count, (float *)values->data + at);
+            continue;
+        }
+        /* The chunk before is free: the others have given this one, so they have read that one. */
+        float *sum = (float *)(void *)chunk_of(room, room->self, room->given + 1);
+        combine_chunks(room, reduction, count, sum);
+        copy_part(values, at, count, sum, true);
+    }
+    return LS_OK;
+}
+
+static ls_status gather(void *context, const void *own, size_t bytes, void *all_out)
+{
+    ls_crew_room *room = context;
+    const uint32_t degree = room->crew.tensor_degree, first = group_first(room);
+    if (degree == 1) {
+        memcpy(all_out, own, bytes);
+        return LS_OK;
+    }
+    for (size_t at = 0; at < bytes; at += LS_CREW_CHUNK_BYTES) {
+        const size_t count = bytes - at < LS_CREW_CHUNK_BYTES ? bytes - at : LS_CREW_CHUNK_BYTES;
+        memcpy(chunk_of(room, room->self, room->given + 1), (const char *)own + at, count);
+        LS_TRY(give_chunk(room, ASK_GATHER, count));
+        for (uint32_t i = 0; i < degree; i++) {
+            memcpy((char *)all_out + i * bytes + at, chunk_of(room, first + i, room->given), count);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- sends ---- */
+
+static float *value_of(const ls_crew_room *room, uint32_t member, ls_crew_way way, uint32_t number)
+{
+    const size_t channel = (size_t)member * LS_CREW_WAYS + (size_t)way;
+    return (float *)(void *)(room->values + (channel * LS_CREW_SENDS_AHEAD + number % LS_CREW_SENDS_AHEAD) *
+                                                padded(room->options.value_bytes));
+}
+
+static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const ls_tensor *values)
+{
+    ls_crew_room *room = context;
+    const int64_t total = values->rows * values->cols;
+    const int64_t most = (int64_t)(room->options.value_bytes / sizeof(float));
+    room_channel *channel = channel_from(room, room->self, way);
+    LS_ASSERT(to_stage == next_stage(room, way, room->crew.stage) && values->dtype == LS_F32);
+    for (int64_t at = 0; at < total; at += most) {
+        const int64_t count = total - at < most ? total - at : most;
+        const uint32_t number = ++room->sent[way];
+        LS_TRY(await(room, &channel->received, number - LS_CREW_SENDS_AHEAD, member_at(room, to_stage),
+                     "room for a value"));
+        copy_part(values, at, count, value_of(room, room->self, way, number), false);
+        atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
+        ls_word_post(&channel->sent, number);
+        room->stats.sent_bytes += (uint64_t)count * sizeof(float);
+    }
+    return LS_OK;
+}
+
+static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, const ls_tensor *values)
+{
+    ls_crew_room *room = context;
+    const int64_t total = values->rows * values->cols;
+    const int64_t most = (int64_t)(room->options.value_bytes / sizeof(float));
+    const uint32_t from = member_at(room, from_stage);
+    room_channel *channel = channel_from(room, from, way);
+    LS_ASSERT(from_stage == stage_before(room, way, room->crew.stage) && values->dtype == LS_F32);
+    for (int64_t at = 0; at < total; at += most) {
+        const int64_t count = total - at < most ? total - at : most;
+        const uint32_t number = ++room->received[way];
+        LS_TRY(await(room, &channel->sent, number, from, "a value"));
+        const uint64_t bytes = atomic_load(&channel->bytes[number % LS_CREW_SENDS_AHEAD]);
+        if (bytes != (uint64_t)count * sizeof(float)) {
+            char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
+            return ls_fail(LS_ERR_MISMATCH, "%s expects a value of %llu bytes, but %s sent %llu",
+                           name_of(room, room->self, self), (unsigned long long)count * sizeof(float),
+                           name_of(room, from, name), (unsigned long long)bytes);
+        }
+        copy_part(values, at, count, value_of(room, from, way, number), true);
+        ls_word_post(&channel->received, number);
+    }
+    return LS_OK;
+}
+
+/* ---- life ---- */
+
+static void place_areas(ls_crew_room *room)
+{
+    char *at = (char *)room->options.memory +
+               room->options.crew * bytes_of_one(room->size, room->options.value_bytes);
+    room->head = (room_head *)(void *)at;
+    room->members = (room_member *)(void *)(room->head + 1);
+    room->channels = (room_channel *)(void *)(room->members + room->size);
+    room->chunks = (char *)(room->channels + (size_t)room->size * LS_CREW_WAYS);
+    room->values = room->chunks + (size_t)room->size * 2 * LS_CREW_CHUNK_BYTES;
+}
+
+ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **room_out)
+{
+    LS_ASSERT(options->memory && (uintptr_t)options->memory % 64 == 0 && options->value_bytes > 0);
+    ls_crew_room *room = calloc(1, sizeof *room);
+    if (!room) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the exchanges of a rank with its crew");
+    }
+    room->options = *options;
+    room->place = ls_mesh_place_of(options->mesh, options->rank);
+    room->size = ls_mesh_crew(options->mesh);
+    room->self = options->rank - ls_mesh_leader(options->mesh, options->rank);
+    const uint32_t tensor = options->mesh.tensor > 0 ? options->mesh.tensor : 1;
+    LS_ASSERT(tensor <= TENSOR_DEGREE_MAX && (tensor & (tensor - 1)) == 0);
+    room->crew = (ls_crew){.context = room,
+                           .tensor_degree = tensor,
+                           .tensor_member = room->place.tensor,
+                           .stages = room->size / tensor,
+                           .stage = room->place.pipeline,
+                           .reduce = reduce,
+                           .gather = gather,
+                           .send = send,
+                           .receive = receive};
+    place_areas(room);
+    *room_out = room;
+    return LS_OK;
+}
+
+void ls_crew_room_close(ls_crew_room *room)
+{
+    free(room);
+}
+
+const ls_crew *ls_crew_room_crew(const ls_crew_room *room)
+{
+    return &room->crew;
+}
+
+ls_crew_room_stats ls_crew_room_get_stats(const ls_crew_room *room)
+{
+    return room->stats;
+}

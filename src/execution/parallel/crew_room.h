@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The room of a crew: what carries the exchanges of execution/executor/crew.h between ranks of one
+ * host, in memory that they share.
+ *
+ *   +------------+
+ *   | head       | a word to sleep on while members come
+ *   | members    | per member: attempt, chunks given, meetings reached, what it asks for
+ *   | channels   | per member and way: values sent to the same member of the next or previous
+ *   |            | stage, and received by it
+ *   +------------+
+ *   | chunks     | per member two of LS_CREW_CHUNK_BYTES, for sums and gathers
+ *   | values     | per channel LS_CREW_SENDS_AHEAD of value_bytes
+ *   +------------+
+ *
+ * A sum goes chunk by chunk: each member copies its chunk into the room, waits until the others
+ * have done so, and adds all of them up itself. Two chunks take turns, so one wait per chunk is
+ * enough: whoever has given chunk n + 1 has finished reading chunk n.
+ *
+ * Every word has one writer, and nothing needs to be repaired after a member has died: an attempt
+ * at a step has a number that all members know (enter), each member resets its own words when it
+ * enters, and nobody uses the words of a member that has not entered the same attempt. The caller
+ * makes sure that no member is still in an attempt before it: a step ends with a meeting of all
+ * ranks, and a team changes only while all ranks are parked.
+ *
+ * Why not a communicator (include/lockstep/comm.h): its members meet at a store, and after a death
+ * it cannot be used again; this room is ready for the next attempt at once. A crew on several hosts
+ * would bring its own carrier behind the same table.
+ *
+ * One object belongs to one thread. Errors of waiting: LS_FENCED and others from `aborted`,
+ * LS_STOPPED when a part gave this step up, LS_ERR_TIMEOUT, LS_ERR_RANKS_LOST.
+ */
+#ifndef LS_EXECUTION_PARALLEL_CREW_ROOM_H
+#define LS_EXECUTION_PARALLEL_CREW_ROOM_H
+
+#include "execution/executor/crew.h"
+#include "execution/parallel/mesh.h"
+#include "lockstep/status.h"
+
+#include <stdatomic.h>
+
+enum { LS_CREW_CHUNK_BYTES = 256 * 1024 };
+
+/* Size of the rooms of `crews` crews. value_bytes: of the largest value sent between stages; a
+ * larger one is sent in pieces, and its sender then waits for the receiver. */
+uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes);
+
+typedef struct ls_crew_room_options {
+    ls_mesh mesh;
+    uint32_t rank; /* of the mesh */
+    uint32_t crew; /* number of this crew among those of `memory` */
+    void *memory;  /* ls_crew_room_bytes, 64-byte aligned, zeroed before the first member */
+    uint64_t value_bytes;
+    uint32_t spins;   /* of each wait before it sleeps */
+    double timeout_s; /* of each wait */
+    /* As in ls_data_parallel_options. */
+    const _Atomic uint32_t *abort;
+    ls_status (*aborted)(void *context);
+    bool (*look)(void *context);
+    /* Whether the attempt that the room is in was given up by any part. NULL: never. */
+    bool (*is_given_up)(void *context);
+    void *context;
+} ls_crew_room_options;
+
+typedef struct ls_crew_room ls_crew_room;
+
+/* Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **room_out);
+void ls_crew_room_close(ls_crew_room *room); /* NULL allowed */
+
+/* Begins attempt `attempt`, a number that all members have in common and that grows from attempt to
+ * attempt. Never waits. */
+void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt);
+/* Waits until all members have entered; before any of the calls below. */
+LS_MUST_CHECK ls_status ls_crew_room_await(ls_crew_room *room);
+/* Waits until all members are here. Whatever a member wrote before it, the others see after it. */
+LS_MUST_CHECK ls_status ls_crew_room_meet(ls_crew_room *room);
+
+/* The table for ls_executor_batch.crew; valid until the room is closed. */
+const ls_crew *ls_crew_room_crew(const ls_crew_room *room);
+
+/* Since the room was opened: nanoseconds of waiting, and bytes that this member gave to others by
+ * sums and gathers, and by sends. */
+typedef struct ls_crew_room_stats {
+    uint64_t wait_ns, reduced_bytes, sent_bytes;
+} ls_crew_room_stats;
+ls_crew_room_stats ls_crew_room_get_stats(const ls_crew_room *room);
+
+#endif

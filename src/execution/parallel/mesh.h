@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The mesh: how the ranks of a run divide model and batch between them. Pure arithmetic.
+ *
+ * Axes from inner to outer: tensor (tp), pipeline (pp), data (dp). Ranks with the same dp
+ * coordinate are a crew: they compute the same leaves together (execution/executor/crew.h). The
+ * dp coordinate chooses the leaves.
+ *
+ *   tensor 2, pipeline 2, 8 ranks          tp 0   tp 1
+ *                           dp 0   pp 0  |  0      1
+ *                                  pp 1  |  2      3
+ *                           dp 1   pp 0  |  4      5
+ *                                  pp 1  |  6      7
+ *
+ * The first rank of a crew is its leader: its slot in the exchange area has the stack of finished
+ * leaves, and all members write their gradients into its buffers, each those of its own pieces and
+ * layers. So a parameter has one gradient per leaf, as without a mesh, and the tree of leaves does
+ * not know about meshes. The result does not depend on the mesh: a run can go on with another one.
+ */
+#ifndef LS_EXECUTION_PARALLEL_MESH_H
+#define LS_EXECUTION_PARALLEL_MESH_H
+
+#include "comm/transport/tree.h"
+
+#include <stddef.h>
+
+/* Degrees of the inner axes, >= 1; 0 counts as 1. */
+typedef struct ls_mesh {
+    uint32_t tensor, pipeline;
+} ls_mesh;
+
+/* Coordinates of a rank. */
+typedef struct ls_mesh_place {
+    uint32_t tensor, pipeline, data;
+} ls_mesh_place;
+
+/* Number of ranks in a crew. The number of ranks of the run is a multiple of it. */
+uint32_t ls_mesh_crew(ls_mesh mesh);
+ls_mesh_place ls_mesh_place_of(ls_mesh mesh, uint32_t rank);
+uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place);
+/* The first rank of the crew of `rank`. */
+uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank);
+
+/* The leaves that a rank works on, together with its crew. ranks / crew <= leaves. */
+ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint32_t rank);
+
+/* "rank 5 (dp 1, pp 0, tp 1)", with the axes that are divided; "rank 5" without a mesh. */
+enum { LS_MESH_NAME_BYTES = 64 };
+const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME_BYTES]);
+
+#endif
