@@ -424,6 +424,12 @@ static ls_status check_mesh(const ls_run_file *run)
             "set train.tensor_cut in a new run: it can't change once a run has begun",
             number(tensor), number(cut), number(largest_divisor(cut, tensor)));
     }
+    if (tensor > 1 && (cut & (cut - 1)) != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.tensor_cut is %llu, but must be a power of two where ranks share it "
+                       "(parallel.tensor is %llu); set parallel.tensor: 1, or another cut in a new run",
+                       number(cut), number(tensor));
+    }
     if (stages > 1 && run->model.layers != LS_AUTO_U64 && stages > run->model.layers) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.pipeline is %llu, but the model has only %llu layer%s (model.layers), and a "
@@ -465,8 +471,10 @@ static ls_status check_ranks(const ls_run_file *run)
     if (parallel->ranks % per_replica != 0) {
         return ls_fail(
             LS_ERR_INVALID,
-            "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.pipeline %llu",
-            number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline));
+            "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.pipeline "
+            "%llu, for example %llu",
+            number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline),
+            number((parallel->ranks / per_replica + 1) * per_replica));
     }
     if (job->min_ranks > parallel->ranks) {
         return ls_fail(
@@ -589,12 +597,12 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
             "adapter.base: fp32, or train.device: cpu",
             ls_base_names[run->adapter.base]);
     }
-    if (run->parallel.tensor * run->parallel.pipeline > 1) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s is %llu, but training in this version supports 1 only; parallel.ranks divides the "
-                       "batch between processes",
-                       run->parallel.tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
-                       number(run->parallel.tensor > 1 ? run->parallel.tensor : run->parallel.pipeline));
+    if (run->parallel.pipeline > 1) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "parallel.pipeline is %llu, but training in this version supports 1 only; parallel.ranks "
+            "divides the batch between processes",
+            number(run->parallel.pipeline));
     }
     return LS_OK;
 }

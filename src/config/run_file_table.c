@@ -104,7 +104,7 @@ static const ls_option options[] = {
     {U64_AUTO("train.micro_batch", train.micro_batch, 1, 1 << 20), IDENTITY, .help = "number of sequences that a rank computes at once, a divisor of train.global_batch / train.leaves; auto: as many as make up to 8192 tokens"},
     {U64_AUTO("train.leaves", train.leaves, 1, 1 << 20), IDENTITY, .help = "number of equal shares (leaves) into which the batch of a step is divided, for the ranks to compute; a divisor of train.global_batch and at least the number of ranks; auto: chosen from the batch and job.max_ranks"},
     {ROW("train.freeze", LS_OPTION_STRINGS, train.freeze, "[]"), IDENTITY, .identity_when_set = true, .value_name = "PATTERNS", .help = "names, or patterns of names, of tensors that are not trained, such as [\"*embed*\", layers.0]. These tensors have no gradients and no optimizer state, and checkpoints store them only once"},
-    {U64("train.tensor_cut", train.tensor_cut, "1", 1, 64), IDENTITY, .help = "number of partial sums into which row-parallel matrix products are always divided, so that the tensor-parallel degree does not change the result"},
+    {U64("train.tensor_cut", train.tensor_cut, "1", 1, 64), IDENTITY, .help = "number of partial sums into which row-parallel matrix products are always divided, so that the tensor-parallel degree does not change the result; a divisor of model.kv_heads and model.ffn, and a power of two where ranks share it"},
     {U64("train.seed", train.seed, "1337", 0, MANY), IDENTITY, .help = "seed of the initial weights, the order of training samples and all other random numbers"},
     {F64("train.clip_norm", train.clip_norm, "1.0", 0, 1e6), IDENTITY, .help = "largest norm of the gradient; a gradient with a larger norm is scaled down to it; 0: no clipping"},
     {CHOICE("train.precision", train.precision, "fp32", precisions), IDENTITY, .help = "number format of the computation. fp32: float32 everywhere; bf16: activations and the weights they meet in bfloat16, sums and optimizer in float32; tf32: float32 with products rounded to 10 bits. bf16 and tf32 need a GPU"},
@@ -127,7 +127,7 @@ static const ls_option options[] = {
 
     {U64_AUTO("parallel.ranks", parallel.ranks, 1, 1 << 20), .help = "number of processes that compute, at most train.leaves; auto: parallel.data, otherwise 1"},
     {U64_AUTO("parallel.data", parallel.data, 1, 1 << 20), .help = "data-parallel degree: number of ranks that each compute a different share of the batch; auto: parallel.ranks"},
-    {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .help = "tensor-parallel degree: number of ranks that each layer is divided between; training in this version supports 1 only"},
+    {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .help = "tensor-parallel degree: number of ranks that each layer is divided between; a divisor of train.tensor_cut"},
     {U64("parallel.pipeline", parallel.pipeline, "1", 1, 1024), .help = "number of pipeline stages: groups of consecutive layers that different ranks compute; training in this version supports 1 only"},
     {U64("parallel.zero", parallel.zero, "1", 0, 3), .help = "ZeRO stage: what is sharded over data-parallel ranks (0 nothing, 1 optimizer state, 2 also gradients, 3 also weights)"},
     {BOOL("parallel.shadow", parallel.shadow, "true"), .help = "for runs on several hosts with ZeRO stage 1 to 3: each host also keeps the shards of its neighbour up to date, so that losing one host costs no step"},

@@ -237,10 +237,15 @@ uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ran
 /* options: of the whole model. */
 static ls_status build_own_plan(ls_session *session, uint32_t member, const ls_plan_options *options)
 {
-    session->own_plan = session->plan;
-    (void)member;
-    (void)options;
-    return LS_OK;
+    const ls_mesh mesh = ls_session_mesh(session);
+    ls_plan_options own = *options;
+    if (ls_mesh_crew(mesh) == 1) {
+        session->own_plan = session->plan;
+        return LS_OK;
+    }
+    own.tensor_degree = mesh.tensor;
+    own.tensor_member = ls_mesh_place_of(mesh, member).tensor;
+    return ls_plan_build(session->arena, &session->config, &session->layout, &own, &session->own_plan);
 }
 
 static ls_status build_plan(ls_session *session, uint32_t member)
