@@ -334,6 +334,13 @@ ls_status ls_run_file_adopt_begun(ls_run_file *run, const ls_run_file *begun)
     if (!run->data.template_date[0]) {
         adopted.data.template_date = begun->data.template_date;
     }
+    if (run->adapter.from[0] && strcmp(run->adapter.from, begun->adapter.from) == 0) {
+        ls_run_adapter *adapter = &adopted.adapter;
+        adapter->rank = adapter->rank == LS_RUN_FILE_RANK ? begun->adapter.rank : adapter->rank;
+        adapter->alpha = begun->adapter.alpha;
+        adapter->rslora = begun->adapter.rslora;
+        adapter->targets = begun->adapter.targets;
+    }
     if (run->model.from[0] && automatic->lr) {
         train->optimizer.lr = begun->train.optimizer.lr;
     }

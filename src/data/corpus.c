@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
-#include "data/jsonl.h"
 #include "data/text.h"
 #include "data/token_file.h"
 
@@ -13,6 +12,8 @@
 #include <unistd.h>
 
 enum { FOLDER_DEPTH_MAX = 32, FIELD_BYTES_MAX = 128 };
+
+static const char field_default[] = "text";
 
 typedef struct entry {
     char *path;
@@ -37,7 +38,7 @@ const char *ls_corpus_kind_name(ls_corpus_kind kind)
 
 const char *ls_corpus_field(const ls_corpus_file *file)
 {
-    return file->field && file->field[0] ? file->field : LS_FIELD_DEFAULT;
+    return file->field && file->field[0] ? file->field : field_default;
 }
 
 bool ls_corpus_has_records(ls_corpus_kind kind)
@@ -48,7 +49,7 @@ bool ls_corpus_has_records(ls_corpus_kind kind)
 bool ls_corpus_field_matters(const ls_corpus_file *file)
 {
     return ls_corpus_has_records(file->kind) && file->form == LS_RECORD_TEXT &&
-           strcmp(ls_corpus_field(file), LS_FIELD_DEFAULT) != 0;
+           strcmp(ls_corpus_field(file), field_default) != 0;
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

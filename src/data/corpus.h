@@ -81,7 +81,7 @@ LS_MUST_CHECK ls_status ls_corpus_expand(ls_arena *arena, const ls_corpus_query 
 /* "text", "JSON lines", "token file", ... */
 const char *ls_corpus_kind_name(ls_corpus_kind kind);
 
-/* The key or column of the document; never NULL. */
+/* The key or column of the document, "text" unless another one is named; never NULL. */
 const char *ls_corpus_field(const ls_corpus_file *file);
 
 /* True if the field decides about the documents, and is not the default: it is then part of their

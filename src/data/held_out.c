@@ -70,16 +70,18 @@ ls_status ls_held_out_rank(const ls_held_out_rule *rule, const json_t *object, c
     return LS_OK;
 }
 
-/* Samples whose rank begins with the bits of `prefix` above `shift + 16`, by the next 16 bits. */
+enum { DIGITS = 256 };
+
+/* Samples whose rank begins with the bits of `prefix` above `shift + 8`, by the next 8 bits. */
 static void count_ranks(const ls_tokens *files, size_t file_count, uint64_t prefix, int shift,
-                        uint64_t *counts)
+                        uint64_t counts[DIGITS])
 {
-    memset(counts, 0, 65536 * sizeof *counts);
+    memset(counts, 0, DIGITS * sizeof *counts);
     for (size_t f = 0; f < file_count; f++) {
         for (uint64_t i = 0; i < files[f].document_count; i++) {
             const uint64_t rank = files[f].origins[i].rank;
-            if (shift == 48 || rank >> (shift + 16) == prefix >> (shift + 16)) {
-                counts[rank >> shift & 65535]++;
+            if (shift == 56 || rank >> (shift + 8) == prefix >> (shift + 8)) {
+                counts[rank >> shift & (DIGITS - 1)]++;
             }
         }
     }
@@ -93,12 +95,12 @@ bool ls_held_out_threshold(const ls_tokens *files, size_t file_count, double fra
         LS_ASSERT(files[f].origins);
         total += files[f].document_count;
     }
-    uint64_t *counts = fraction > 0.0 && total > 1 ? malloc(65536 * sizeof *counts) : NULL;
-    if (!counts) {
+    if (fraction <= 0.0 || total < 2) {
         return false;
     }
     const uint64_t rounded = (uint64_t)((double)total * fraction + 0.5), wanted = rounded > 0 ? rounded : 1;
-    for (int shift = 48; shift >= 0; shift -= 16) {
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        uint64_t counts[DIGITS];
         count_ranks(files, file_count, threshold, shift, counts);
         uint64_t digit = 0;
         while (below + counts[digit] < wanted) {
@@ -107,7 +109,6 @@ bool ls_held_out_threshold(const ls_tokens *files, size_t file_count, double fra
         threshold |= digit << shift;
         below += shift == 0 ? counts[digit] : 0;
     }
-    free(counts);
     *threshold_out = threshold;
     return below < total;
 }

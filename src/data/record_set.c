@@ -273,12 +273,6 @@ static uint64_t shuffled(const ls_record_shuffle *shuffle, uint64_t stream, uint
     return ls_order_at(&order, shuffle->epoch, at);
 }
 
-uint64_t ls_record_set_window_at(const ls_record_set *set, const ls_record_shuffle *shuffle,
-                                 uint64_t position)
-{
-    return shuffled(shuffle, shuffle->source, set->counts.windows, position);
-}
-
 /* The number of the sample that has `rank` among those of its length. */
 static uint32_t number_at(const ls_record_set *set, const ls_record_shuffle *shuffle, uint32_t length,
                           uint64_t rank)

@@ -84,10 +84,6 @@ typedef struct ls_record_shuffle {
     uint32_t source;
 } ls_record_shuffle;
 
-/* The window at `position` of the epoch; below counts.windows both. */
-uint64_t ls_record_set_window_at(const ls_record_set *set, const ls_record_shuffle *shuffle,
-                                 uint64_t position);
-
 /* Writes a window. shuffle: NULL for the order of the files. Errors: those of ls_tokens_read. */
 LS_MUST_CHECK ls_status ls_record_set_read(const ls_record_set *set, const ls_record_shuffle *shuffle,
                                            uint64_t window, const ls_sample *sample);

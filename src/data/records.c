@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "data/jsonl.h"
 #include "data/text.h"
 
 #include <stdlib.h>
@@ -12,12 +13,8 @@ typedef unsigned long long ull;
 
 static ls_jsonl_line line_of(const ls_records *r, const ls_record *record)
 {
-    return (ls_jsonl_line){.path = r->file->path,
-                           .number = record->line,
-                           .field = ls_corpus_field(r->file),
-                           .first = r->file->form_line,
-                           .data = record->data,
-                           .bytes = record->bytes};
+    return (ls_jsonl_line){
+        .path = r->file->path, .number = record->line, .data = record->data, .bytes = record->bytes};
 }
 
 /* ---- JSON lines ------------------------------------------------------------------------------ */
@@ -260,21 +257,6 @@ static char *copy_cell(const cell *c, size_t *bytes_out)
     return copy;
 }
 
-static ls_status take_cell(const ls_records *r, const cell *c, ls_record_document *document_out)
-{
-    *document_out = (ls_record_document){.text = c->data, .bytes = c->bytes};
-    if (c->quoted && memchr(c->data, '"', c->bytes)) {
-        size_t bytes = 0;
-        char *copy = copy_cell(c, &bytes);
-        if (!copy) {
-            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for a cell of %zu bytes", r->file->path,
-                           c->bytes);
-        }
-        *document_out = (ls_record_document){.text = copy, .bytes = bytes, .copy = copy};
-    }
-    return LS_OK;
-}
-
 static ls_status fail_cells(const ls_records *r, const ls_record *record, uint32_t count)
 {
     return ls_fail(LS_ERR_DATA, "%s:%llu: the row has %u cell%s, but the first row names %u column%s",
@@ -282,13 +264,14 @@ static ls_status fail_cells(const ls_records *r, const ls_record *record, uint32
                    r->column_count == 1 ? "" : "s");
 }
 
-/* Sets the value of one column. */
+/* Sets the value of one column; of columns with one name, the first counts. */
 static bool set_member(json_t *object, const cell *name, const cell *value)
 {
     size_t key_bytes = 0, bytes = 0;
     char *key = copy_cell(name, &key_bytes), *text = copy_cell(value, &bytes);
-    const bool done =
-        key && text && json_object_setn_new(object, key, key_bytes, json_stringn(text, bytes)) == 0;
+    const bool done = key && text &&
+                      (json_object_getn(object, key, key_bytes) ||
+                       json_object_setn_new(object, key, key_bytes, json_stringn(text, bytes)) == 0);
     free(key);
     free(text);
     return done;
@@ -313,25 +296,6 @@ static ls_status row_object(const ls_records *r, const ls_record *record, json_t
     return count == r->column_count ? LS_OK : fail_cells(r, record, count);
 }
 
-static ls_status read_row(const ls_records *r, const ls_record *record, ls_record_document *document_out)
-{
-    const ls_jsonl_line line = line_of(r, record);
-    LS_TRY(ls_jsonl_check(&line));
-    ls_record_cursor cursor = {.at = (size_t)(record->data - r->data), .line = record->line};
-    cell c = {0}, found = {0};
-    uint32_t count = 0;
-    while (!c.last) {
-        LS_TRY(next_cell(r, &cursor, &c));
-        if (count++ == r->column) {
-            found = c;
-        }
-    }
-    if (count != r->column_count) {
-        return fail_cells(r, record, count);
-    }
-    return take_cell(r, &found, document_out);
-}
-
 static ls_status fail_without_column(const ls_records *r, const ls_text *names, uint64_t line)
 {
     return ls_fail(LS_ERR_DATA,
@@ -352,7 +316,6 @@ static ls_status find_column(ls_records *r, ls_text *names)
         const size_t bytes = fits ? unquote(&c, name) : 0;
         if (fits && !found && bytes == strlen(field) && memcmp(name, field, bytes) == 0) {
             found = true;
-            r->column = r->column_count;
         }
         if (r->column_count < 8) {
             ls_text_append(names, names->bytes ? ", " : "");
@@ -403,27 +366,21 @@ ls_status ls_records_next(const ls_records *records, ls_record_cursor *cursor, l
     }
 }
 
-ls_status ls_records_read(const ls_records *records, const ls_record *record,
-                          ls_record_document *document_out)
+static bool is_table(const ls_records *r)
 {
-    if (records->file->kind == LS_CORPUS_CSV || records->file->kind == LS_CORPUS_TSV) {
-        return read_row(records, record, document_out);
-    }
-    const ls_jsonl_line line = line_of(records, record);
-    ls_jsonl_document found;
-    LS_TRY(ls_jsonl_read(&line, &found));
-    *document_out = (ls_record_document){.text = found.text, .bytes = found.bytes, .root = found.root};
-    return LS_OK;
+    return r->file->kind == LS_CORPUS_CSV || r->file->kind == LS_CORPUS_TSV;
 }
 
-ls_status ls_records_object(const ls_records *records, const ls_record *record, json_t **object_out)
+static ls_status read_object(const ls_records *r, const ls_record *record, json_t **object_out,
+                             bool *is_mended_out)
 {
-    if (records->file->kind != LS_CORPUS_CSV && records->file->kind != LS_CORPUS_TSV) {
-        const ls_jsonl_line line = line_of(records, record);
-        return ls_jsonl_parse(&line, object_out);
+    const ls_jsonl_line line = line_of(r, record);
+    *is_mended_out = false;
+    if (!is_table(r)) {
+        return ls_jsonl_parse(&line, object_out, is_mended_out);
     }
     json_t *object = json_object();
-    const ls_status status = row_object(records, record, object);
+    const ls_status status = row_object(r, record, object);
     if (status != LS_OK) {
         json_decref(object);
         return status;
@@ -432,10 +389,108 @@ ls_status ls_records_object(const ls_records *records, const ls_record *record, 
     return LS_OK;
 }
 
+ls_status ls_records_object(const ls_records *records, const ls_record *record, json_t **object_out)
+{
+    bool is_mended = false;
+    json_t *object = NULL;
+    LS_TRY(read_object(records, record, &object, &is_mended));
+    char *text = is_mended ? json_dumps(object, JSON_ENCODE_ANY) : NULL;
+    const bool is_broken = text && strstr(text, LS_JSONL_REPLACEMENT);
+    free(text);
+    if (is_broken) {
+        json_decref(object);
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%llu: the record has characters that are not Unicode (half a surrogate pair, NUL)",
+                       records->file->path, (ull)record->line);
+    }
+    *object_out = object;
+    return LS_OK;
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+static ls_status fail_with_keys(const ls_records *r, const ls_record *record, const json_t *root)
+{
+    ls_text keys = {0};
+    ls_record_keys(root, &keys);
+    const ls_status status = ls_fail(
+        LS_ERR_DATA,
+        "%s:%llu: the object has no key `%s`; its keys: %s. Name the key that holds the document with "
+        "data.field (run file) or --field",
+        r->file->path, (ull)record->line, ls_corpus_field(r->file), ls_text_string(&keys));
+    ls_text_release(&keys);
+    return status;
+}
+
+/* Says why an object without the field can't be used. */
+static ls_status fail_without_field(const ls_records *r, const ls_record *record, const json_t *root)
+{
+    static const char *const tuning_keys[] = {"messages", "conversations", "prompt", "completion",
+                                              "instruction"};
+    for (size_t i = 0; i < sizeof tuning_keys / sizeof tuning_keys[0]; i++) {
+        if (!json_object_get(root, tuning_keys[i])) {
+            continue;
+        }
+        if (r->file->form_line > 0) {
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s:%llu: the record has `%s` but no `%s`, while that of line %llu is text: a file "
+                "holds records of one form; move the others to a file of their own",
+                r->file->path, (ull)record->line, tuning_keys[i], ls_corpus_field(r->file),
+                (ull)r->file->form_line);
+        }
+        return ls_fail(LS_ERR_DATA,
+                       "%s:%llu: the record has `%s` but no `%s`: it is not plain text. Training reads it as "
+                       "a conversation; to use one of its keys as plain text, name the key with "
+                       "data.field (run file) or --field",
+                       r->file->path, (ull)record->line, tuning_keys[i], ls_corpus_field(r->file));
+    }
+    return fail_with_keys(r, record, root);
+}
+
+static ls_status find_text(const ls_records *r, const ls_record *record, const json_t *root,
+                           const json_t **text_out)
+{
+    const json_t *text = json_object_get(root, ls_corpus_field(r->file));
+    if (!json_is_object(root)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: a line must be one JSON object with a key `%s`", r->file->path,
+                       (ull)record->line, ls_corpus_field(r->file));
+    }
+    if (!text) {
+        return fail_without_field(r, record, root);
+    }
+    if (!json_is_string(text) && !json_is_null(text)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the value of key `%s` must be a string", r->file->path,
+                       (ull)record->line, ls_corpus_field(r->file));
+    }
+    *text_out = text;
+    return LS_OK;
+}
+
+ls_status ls_records_read(const ls_records *records, const ls_record *record,
+                          ls_record_document *document_out)
+{
+    bool is_mended = false;
+    json_t *root = NULL;
+    const json_t *text = NULL;
+    LS_TRY(read_object(records, record, &root, &is_mended));
+    const ls_status status = find_text(records, record, root, &text);
+    if (status != LS_OK) {
+        json_decref(root);
+        return status;
+    }
+    /* A replaced character is in the document, or under another key only. */
+    const bool has_text =
+        json_is_string(text) && !(is_mended && strstr(json_string_value(text), LS_JSONL_REPLACEMENT));
+    *document_out = (ls_record_document){.root = root,
+                                         .text = has_text ? json_string_value(text) : NULL,
+                                         .bytes = has_text ? json_string_length(text) : 0};
+    return LS_OK;
+}
+
 void ls_record_document_release(ls_record_document *document)
 {
     json_decref(document->root);
-    free(document->copy);
     *document = (ls_record_document){0};
 }
 

@@ -21,9 +21,9 @@
 #ifndef LS_DATA_RECORDS_H
 #define LS_DATA_RECORDS_H
 
+#include "base/json.h"
 #include "base/status.h"
 #include "data/corpus.h"
-#include "data/jsonl.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,9 +45,9 @@ typedef struct ls_records {
     ls_record_cursor first;
     /* Private. JSON: the objects are in an array. */
     bool in_array;
-    /* Private. CSV: between cells; the column of the document; cells in each row. */
+    /* Private. CSV: between cells; cells in each row; where the first row is. */
     char delimiter;
-    uint32_t column, column_count;
+    uint32_t column_count;
     size_t header_at;
 } ls_records;
 
@@ -66,7 +66,6 @@ typedef struct ls_record_document {
     size_t bytes;
     /* Private: what owns the text. */
     json_t *root;
-    char *copy;
 } ls_record_document;
 
 /*
@@ -80,14 +79,17 @@ LS_MUST_CHECK ls_status ls_records_open(const ls_corpus_file *file, const char *
 LS_MUST_CHECK ls_status ls_records_next(const ls_records *records, ls_record_cursor *cursor,
                                         ls_record *record_out);
 
-/* Reads the document of a record; release it with ls_record_document_release. Errors: LS_ERR_DATA,
- * with path and line; LS_ERR_MEMORY. */
+/*
+ * Reads the document of a record; release it with ls_record_document_release. A document that is
+ * null, or has characters that are not Unicode, is left out. Errors: LS_ERR_DATA, with path and
+ * line; records of conversations (`messages`, `prompt`, ...) are refused by name.
+ */
 LS_MUST_CHECK ls_status ls_records_read(const ls_records *records, const ls_record *record,
                                         ls_record_document *document_out);
 void ls_record_document_release(ls_record_document *document);
 
 /* Reads a record as an object; of a table, a string under the name of each column. The caller drops
- * it with json_decref. Errors: as for ls_records_read. */
+ * it with json_decref. Errors: as for ls_records_read, and for characters that are not Unicode. */
 LS_MUST_CHECK ls_status ls_records_object(const ls_records *records, const ls_record *record,
                                           json_t **object_out);
 

@@ -439,17 +439,25 @@ static void text_check_names_the_offset_and_a_remedy(void **state)
     assert_int_equal(ls_text_check("", 0, "x.txt", true), LS_OK);
 }
 
-static void expect_line(const char *line, const char *text, size_t text_bytes)
+/* Reads the document of line 12 of a file. */
+static ls_status read_line(const char *line, size_t bytes, ls_record_document *got)
 {
-    const ls_jsonl_line from = {.path = "f.jsonl", .number = 1, .data = line, .bytes = strlen(line)};
-    ls_jsonl_document got = {0};
-    assert_int_equal(ls_jsonl_read(&from, &got), LS_OK);
-    assert_int_equal(got.bytes, text_bytes);
-    assert_memory_equal(got.text, text, text_bytes);
-    json_decref(got.root);
+    const ls_corpus_file file = {.path = "f.jsonl", .kind = LS_CORPUS_JSONL};
+    ls_records records;
+    assert_int_equal(ls_records_open(&file, line, bytes, &records), LS_OK);
+    return ls_records_read(&records, &(ls_record){.data = line, .bytes = bytes, .line = 12}, got);
 }
 
-static void jsonl_read_finds_the_text(void **state)
+static void expect_line(const char *line, const char *text, size_t text_bytes)
+{
+    ls_record_document got = {0};
+    assert_int_equal(read_line(line, strlen(line), &got), LS_OK);
+    assert_int_equal(got.bytes, text_bytes);
+    assert_memory_equal(got.text, text, text_bytes);
+    ls_record_document_release(&got);
+}
+
+static void records_read_line_finds_the_text(void **state)
 {
     (void)state;
     expect_line("{\"text\": \"hello\"}", "hello", 5);
@@ -463,15 +471,14 @@ static void jsonl_read_finds_the_text(void **state)
 
 static void expect_left_out(const char *line)
 {
-    const ls_jsonl_line from = {.path = "f.jsonl", .number = 1, .data = line, .bytes = strlen(line)};
-    ls_jsonl_document got = {.text = "x", .bytes = 77};
-    assert_int_equal(ls_jsonl_read(&from, &got), LS_OK);
+    ls_record_document got = {.text = "x", .bytes = 77};
+    assert_int_equal(read_line(line, strlen(line), &got), LS_OK);
     assert_null(got.text);
     assert_int_equal(got.bytes, 0);
-    json_decref(got.root);
+    ls_record_document_release(&got);
 }
 
-static void jsonl_read_bears_what_programs_write(void **state)
+static void records_read_line_bears_what_programs_write(void **state)
 {
     (void)state;
     expect_left_out("{\"text\": null}");
@@ -487,9 +494,8 @@ static void jsonl_read_bears_what_programs_write(void **state)
 
 static void expect_refused_line(const char *line, size_t bytes, const char *part)
 {
-    const ls_jsonl_line from = {.path = "f.jsonl", .number = 12, .data = line, .bytes = bytes};
-    ls_jsonl_document got = {.bytes = 77};
-    assert_int_equal(ls_jsonl_read(&from, &got), LS_ERR_DATA);
+    ls_record_document got = {.bytes = 77};
+    assert_int_equal(read_line(line, bytes, &got), LS_ERR_DATA);
     assert_error_has("f.jsonl:12: ");
     assert_error_has(part);
     assert_null(got.root);
@@ -497,7 +503,7 @@ static void expect_refused_line(const char *line, size_t bytes, const char *part
     assert_int_equal(got.bytes, 77);
 }
 
-static void jsonl_read_refuses_bad_lines(void **state)
+static void records_read_line_refuses_bad_lines(void **state)
 {
     (void)state;
     static const struct {
@@ -536,9 +542,9 @@ int main(void)
         CASE(records_end_on_any_bytes),
         CASE(utf8_valid_bytes_knows_the_edges),
         CASE(text_check_names_the_offset_and_a_remedy),
-        CASE(jsonl_read_finds_the_text),
-        CASE(jsonl_read_bears_what_programs_write),
-        CASE(jsonl_read_refuses_bad_lines),
+        CASE(records_read_line_finds_the_text),
+        CASE(records_read_line_bears_what_programs_write),
+        CASE(records_read_line_refuses_bad_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

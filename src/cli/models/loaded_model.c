@@ -115,11 +115,6 @@ ls_status ls_loaded_model_open(ls_loaded_model *model, const ls_loaded_model_opt
     return finish_init(model, options->threads);
 }
 
-ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads)
-{
-    return ls_loaded_model_open(model, &(ls_loaded_model_options){.path = path, .threads = threads});
-}
-
 ls_status ls_loaded_model_choose_tokenizer(ls_loaded_model *model, const char *name)
 {
     ls_tokenizer *tokenizer = NULL;

@@ -39,8 +39,6 @@ typedef struct ls_loaded_model_options {
  * error *model is empty and needs no release.
  */
 LS_MUST_CHECK ls_status ls_loaded_model_open(ls_loaded_model *model, const ls_loaded_model_options *options);
-/* The same with no options but these two. */
-LS_MUST_CHECK ls_status ls_loaded_model_init(ls_loaded_model *model, const char *path, uint64_t threads);
 void ls_loaded_model_release(ls_loaded_model *model);
 
 /* For evaluating it and for generating text. */

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/conversation/conversation.h"
 
-#include "base/text.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,33 +111,38 @@ static const char *needed_keys(const ls_form_keys *keys)
     }
 }
 
-static ls_status fail_without_form(const json_t *record, const ls_form_keys *keys)
+void ls_record_keys(const json_t *record, ls_text *text)
 {
     enum { KEYS_MAX = 8 };
-    ls_text seen = {0};
     const char *key;
     json_t *value;
     size_t count = 0;
     json_object_foreach((json_t *)(uintptr_t)record, key, value)
     {
         if (count++ < KEYS_MAX) {
-            ls_text_append(&seen, seen.bytes ? ", " : "");
-            ls_text_append_printable(&seen, key, strnlen(key, 40), "");
+            ls_text_append(text, count > 1 ? ", " : "");
+            ls_text_append_printable(text, key, strnlen(key, 40), "");
         }
     }
-    const char *more = count > KEYS_MAX ? ", ..." : "", *names = count ? ls_text_string(&seen) : "none";
+    ls_text_append(text, count == 0 ? "none" : count > KEYS_MAX ? ", ..." : "");
+}
+
+static ls_status fail_without_form(const json_t *record, const ls_form_keys *keys)
+{
+    ls_text seen = {0};
+    ls_record_keys(record, &seen);
     const ls_status status =
         has_custom(keys) ? ls_fail(LS_ERR_DATA,
                                    "the record does not have both `%s` (data.prompt_field) and `%s` "
-                                   "(data.completion_field); its keys: %s%s",
-                                   keys->prompt, keys->completion ? keys->completion : "", names, more)
+                                   "(data.completion_field); its keys: %s",
+                                   keys->prompt, keys->completion ? keys->completion : "", seen.data)
         : has(record, "chosen") && has(record, "rejected")
             ? ls_fail(LS_ERR_DATA, "the record is a pair of a chosen and a rejected answer, which training "
                                    "on answers cannot use; give `prompt` and `completion`")
             : ls_fail(LS_ERR_DATA,
-                      "the record is of no known form: it needs %s; its keys: %s%s. Name other keys with "
+                      "the record is of no known form: it needs %s; its keys: %s. Name other keys with "
                       "data.prompt_field and data.completion_field, or data.field for plain text",
-                      needed_keys(keys), names, more);
+                      needed_keys(keys), seen.data);
     ls_text_release(&seen);
     return status;
 }
@@ -561,10 +564,7 @@ static ls_status read_all(json_t *record, const ls_form_keys *keys, ls_record_fo
 ls_status ls_conversation_read(json_t *record, const ls_form_keys *keys, ls_record_form form,
                                ls_conversation *conversation_out)
 {
-    ls_conversation conversation = {
-        .conversations = json_array(),
-        .may_join = form == LS_RECORD_QUESTION || form == LS_RECORD_ALPACA,
-    };
+    ls_conversation conversation = {.conversations = json_array()};
     const ls_status status = read_all(record, keys, form, &conversation);
     if (status != LS_OK) {
         ls_conversation_release(&conversation);

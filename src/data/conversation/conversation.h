@@ -21,6 +21,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,8 +76,6 @@ typedef struct ls_conversation {
     /* Further variables of the template (`chat_template_kwargs`, `documents`), or NULL. Borrowed.
      * */
     const json_t *variables, *documents;
-    /* Questions and Alpaca's form: without a template they are joined. */
-    bool may_join;
 } ls_conversation;
 
 /*
@@ -91,6 +90,9 @@ void ls_conversation_release(ls_conversation *conversation);
 /* Reads only what a record gives its template besides messages: tools, variables, documents. They
  * are the record's. Errors: LS_ERR_DATA for a value of another type. */
 LS_MUST_CHECK ls_status ls_conversation_read_given(json_t *record, ls_conversation *conversation);
+
+/* Appends the keys of an object for an error text, the first eight of them; "none". */
+void ls_record_keys(const json_t *record, ls_text *text);
 
 /* True for a message of the assistant. */
 bool ls_message_is_answer(const json_t *message);

@@ -12,22 +12,10 @@ typedef unsigned long long ull;
 
 ls_status ls_question_without(const ls_question_line *line, const char *key, const char *wanted)
 {
-    enum { KEYS_MAX = 8 };
-    const char *name;
-    json_t *value;
-    size_t count = 0;
     ls_text keys = {0};
-    json_object_foreach(line->record, name, value)
-    {
-        if (count++ < KEYS_MAX) {
-            ls_text_append(&keys, keys.bytes ? ", " : "");
-            ls_text_append_printable(&keys, name, strnlen(name, 40), "");
-        }
-    }
-    const ls_status status =
-        ls_fail(LS_ERR_DATA, "%s:%llu: the record has no key `%s` with %s; its keys: %s%s", line->path,
-                (ull)line->number, key, wanted, count ? ls_text_string(&keys) : "none",
-                count > KEYS_MAX ? ", ..." : "");
+    ls_record_keys(line->record, &keys);
+    const ls_status status = ls_fail(LS_ERR_DATA, "%s:%llu: the record has no key `%s` with %s; its keys: %s",
+                                     line->path, (ull)line->number, key, wanted, ls_text_string(&keys));
     ls_text_release(&keys);
     return status;
 }

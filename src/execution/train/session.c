@@ -149,7 +149,7 @@ static ls_status resolve_config(ls_session *session, const ls_session_options *o
     }
     LS_TRY(ls_model_config_check(&session->config));
     if (session->run.adapter.kind == LS_ADAPTER_LORA) {
-        return ls_session_adapt(session);
+        return ls_session_adapt(session, options->run_dir != NULL);
     }
     const ls_option_strings *freeze = &session->run.train.freeze;
     return ls_layout_build_frozen(session->arena, &session->config, freeze->items, freeze->count,

@@ -14,7 +14,7 @@ static ls_status take_settings(ls_session *session)
     ls_run_adapter *run = &session->run.adapter;
     LS_TRY(ls_adapter_file_open(run->from, &session->adapter));
     const ls_adapter *from = ls_adapter_file_settings(session->adapter);
-    if (run->rank != 16 && run->rank != from->rank) {
+    if (run->rank != LS_RUN_FILE_RANK && run->rank != from->rank) {
         return ls_fail(LS_ERR_INVALID,
                        "adapter.rank is %" PRIu64 ", but the adapter in adapter.from has rank %u; remove the "
                        "key",
@@ -43,7 +43,7 @@ static ls_status check_vocab(const ls_session *session)
                    vocab, session->run.model.from, base, base);
 }
 
-ls_status ls_session_adapt(ls_session *session)
+ls_status ls_session_adapt(ls_session *session, bool has_begun)
 {
     ls_run_adapter *run = &session->run.adapter;
     LS_ASSERT(session->source);
@@ -62,7 +62,8 @@ ls_status ls_session_adapt(ls_session *session)
             "adapter.dropout: 0, or train.device: cpu",
             run->dropout);
     }
-    LS_TRY(run->from[0] ? take_settings(session) : LS_OK);
+    /* A run that has begun has them in its run file. */
+    LS_TRY(run->from[0] && !has_begun ? take_settings(session) : LS_OK);
     char *path = realpath(session->source->path, NULL);
     session->base_path = ls_arena_strdup(session->arena, path ? path : session->source->path);
     free(path);
@@ -106,10 +107,12 @@ ls_status ls_session_begin_adapter(ls_session *session, ls_state *state)
     float *parameters = ls_state_host(state)->parameters;
     const ls_init_rule rule = {
         .seed = session->run.train.seed, .std = session->config.init_std, .layers = session->config.layers};
-    if (session->adapter) {
+    const char *from = session->run.adapter.from;
+    if (from[0]) {
+        LS_TRY(session->adapter ? LS_OK : ls_adapter_file_open(from, &session->adapter));
         LS_TRY(ls_adapter_file_read(session->adapter, &session->layout, parameters));
     }
-    for (uint32_t i = 0; i < session->layout.trained_count && !session->adapter; i++) {
+    for (uint32_t i = 0; i < session->layout.trained_count && !from[0]; i++) {
         const ls_parameter *p = &session->layout.parameters[i];
         ls_parameter_init(&session->layout, i, &rule, 0, p->rows * p->cols, parameters);
     }

@@ -26,8 +26,9 @@ LS_MUST_CHECK ls_status ls_session_open_recipe(ls_session *session, ls_run_recip
 void ls_session_adopt_recipe(ls_session *session, const ls_session_options *options,
                              const ls_run_recipe *recipe);
 
-/* Makes the layout of a run with an adapter, from the run file or from adapter.from. */
-LS_MUST_CHECK ls_status ls_session_adapt(ls_session *session);
+/* Makes the layout of a run with an adapter, from the run file or, unless the run has begun, from
+ * adapter.from. */
+LS_MUST_CHECK ls_status ls_session_adapt(ls_session *session, bool has_begun);
 
 /* ls_session_begin_weights of such a run. */
 LS_MUST_CHECK ls_status ls_session_begin_adapter(ls_session *session, ls_state *state);

@@ -74,6 +74,13 @@ expect 0 "$LOCKSTEP" eval one --data text.txt --json
 wanted=$(loss)
 expect 0 "$LOCKSTEP" eval on --data text.txt --json
 same "adapter.from begins with that adapter" "$(loss)" "$wanted"
+cp -r peft once
+expect 0 "${train[@]}" --run-dir whole --set adapter.from=peft
+furthered=$(hashes "$out")
+expect 0 "${train[@]}" --run-dir furthered --steps 1 --set adapter.from=once
+mv once elsewhere
+expect 0 "${train[@]}" --run-dir furthered --set adapter.from=once --ranks 2
+same "a run that has begun does not need adapter.from" "$(hashes "$out")" "$furthered"
 
 # ---- wrong input ----
 expect 2 "${train[@]}" --run-dir bad --set 'adapter.targets=[c_attn]'
