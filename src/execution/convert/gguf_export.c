@@ -184,7 +184,7 @@ static ls_status allocate(writer *w)
 
 static ls_status write_model(writer *w)
 {
-    LS_TRY(ls_model_reader_open(w->options->file, &w->reader));
+    LS_TRY(ls_model_reader_open(w->options->file, true, &w->reader));
     ls_status status = allocate(w);
     if (status == LS_OK) {
         status = ls_file_write_atomic_by(w->options->path, write_file, w);

@@ -161,6 +161,16 @@ const char *ls_adapter_file_base(const ls_adapter_file *file)
     return file->base;
 }
 
+const char *ls_adapter_file_path(const ls_adapter_file *file)
+{
+    return file->path;
+}
+
+const char *ls_adapter_file_digest(const ls_adapter_file *file)
+{
+    return file->base_digest;
+}
+
 const ls_adapter *ls_adapter_file_settings(const ls_adapter_file *file)
 {
     return &file->settings;
@@ -370,145 +380,4 @@ ls_status ls_adapter_export(const ls_model_file *file, const float *parameters, 
     const ls_status status = write_directory(&arena, file, parameters, folder);
     ls_arena_release(&arena);
     return status;
-}
-
-/* ---- loading with the base ---- */
-
-/* Checks the digest of the base that was read against the one the adapter was trained on. */
-static ls_status check_digest(const ls_model_file *file, const char *found)
-{
-    const ls_adapter_file *adapter = file->adapter;
-    const ls_model_file *base = file->base ? file->base : file;
-    if (!adapter || !adapter->base_digest || strcmp(adapter->base_digest, found) == 0) {
-        return LS_OK;
-    }
-    return ls_fail(LS_ERR_DATA,
-                   "%s was trained on another base: one with digest %.16s, and %s has %.16s; give the model "
-                   "that it was trained on",
-                   adapter->path, adapter->base_digest, base->path, found);
-}
-
-/* weight (out, in), or transposed, += scale * B A, each element summed in float64. */
-static ls_status add_product(const ls_parameter *weight, bool in_out, const ls_parameter *a,
-                             const float *values, const float *b_values, double scale, float *out)
-{
-    const int64_t rank = a->rows, in = a->cols, outs = in_out ? weight->cols : weight->rows;
-    double *row = malloc((size_t)in * sizeof *row);
-    if (!row) {
-        return ls_fail(LS_ERR_MEMORY, "not enough memory to merge the adapter into %s", weight->name);
-    }
-    for (int64_t o = 0; o < outs; o++) {
-        memset(row, 0, (size_t)in * sizeof *row);
-        for (int64_t r = 0; r < rank; r++) {
-            const double factor = scale * (double)b_values[o * rank + r];
-            for (int64_t i = 0; i < in; i++) {
-                row[i] += factor * (double)values[r * in + i];
-            }
-        }
-        for (int64_t i = 0; i < in; i++) {
-            float *w = in_out ? &out[i * outs + o] : &out[o * in + i];
-            *w = (float)((double)*w + row[i]);
-        }
-    }
-    free(row);
-    return LS_OK;
-}
-
-/* Rounds a matrix to what it is read as from its packed form. */
-static ls_status round_to_base(ls_base_kind kind, const ls_parameter *p, bool in_out, float *values)
-{
-    const int64_t out = in_out ? p->cols : p->rows, in = in_out ? p->rows : p->cols;
-    const ls_weight_layout layout = in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN;
-    void *memory = aligned_alloc(64, (size_t)ls_packed_bytes((ls_packed_kind)kind, out, in));
-    if (!memory) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the packed form of %s", p->name);
-    }
-    const ls_packed packed = ls_packed_of((ls_packed_kind)kind, out, in, memory);
-    const ls_tensor matrix = ls_tensor_f32(values, p->rows, p->cols);
-    const ls_status status = ls_packed_pack(&packed, &matrix, layout);
-    if (status == LS_OK) {
-        ls_packed_unpack(&packed, layout, &matrix);
-    }
-    free(memory);
-    return status;
-}
-
-/* Rounds a matrix that the adapter saw packed, unless the base's file has it in this form. */
-static ls_status round_as_seen(const ls_model_file *file, const ls_parameter *p, float *values)
-{
-    const ls_model_file *base = file->base ? file->base : file;
-    const ls_base_kind kind = file->adapter->layout.base;
-    ls_safetensors *tensors = NULL;
-    ls_bnb_matrix as_stored;
-    LS_TRY(base->config.quantised ? ls_safetensors_open(base->path, &tensors) : LS_OK);
-    const ls_status status = ls_base_packed(tensors, p, kind, &as_stored);
-    ls_safetensors_close(tensors);
-    LS_TRY(status);
-    return as_stored.codes ? LS_OK : round_to_base(kind, p, file->config.family == LS_FAMILY_GPT2, values);
-}
-
-ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *adapter, const ls_parameter *p,
-                                     float *values)
-{
-    const bool in_out = file->config.family == LS_FAMILY_GPT2;
-    const ls_layout *from = &file->adapter->layout;
-    const ls_parameter *base = ls_layout_find(from, p->name);
-    if (base && base->packed && !file->merges_original) {
-        LS_TRY(round_as_seen(file, p, values));
-    }
-    if (!ls_path_has_suffix(p->name, ".weight")) {
-        return LS_OK;
-    }
-    ls_arena arena = {0};
-    const ls_parameter *a = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'A'));
-    const ls_parameter *b = ls_layout_find(from, ls_adapter_name(&arena, p->name, 'B'));
-    ls_status status = LS_OK;
-    if (a && b) {
-        status = add_product(p, in_out, a, adapter + a->offset, adapter + b->offset,
-                             (double)ls_adapter_scale(from->adapter), values);
-    }
-    ls_arena_release(&arena);
-    return status;
-}
-
-ls_status ls_adapter_merge_open(const ls_model_file *file, ls_arena *arena, float **adapter_out)
-{
-    char digest[LS_SHA256_HEX_BYTES];
-    const ls_layout *from = &file->adapter->layout;
-    float *adapter = ls_arena_new(arena, float, (size_t)from->float_count);
-    LS_TRY(ls_adapter_file_read(file->adapter, from, adapter));
-    LS_TRY(ls_base_load(file, from, NULL, digest));
-    LS_TRY(check_digest(file, digest));
-    *adapter_out = adapter;
-    return LS_OK;
-}
-
-static ls_status load_merged(ls_arena *arena, const ls_model_file *file, const ls_layout *layout,
-                             float *parameters)
-{
-    char digest[LS_SHA256_HEX_BYTES];
-    const ls_layout *from = &file->adapter->layout;
-    float *adapter = ls_arena_new(arena, float, (size_t)from->float_count);
-    LS_TRY(ls_adapter_file_read(file->adapter, from, adapter));
-    LS_TRY(ls_base_load(file, layout, parameters, digest));
-    LS_TRY(check_digest(file, digest));
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
-        const ls_parameter *p = &layout->parameters[i];
-        LS_TRY(ls_adapter_merge_parameter(file, adapter, p, parameters + p->offset));
-    }
-    return LS_OK;
-}
-
-ls_status ls_adapter_load(const ls_model_file *file, const ls_layout *layout, float *parameters)
-{
-    if (!layout->adapter) {
-        ls_arena arena = {0};
-        const ls_status status = load_merged(&arena, file, layout, parameters);
-        ls_arena_release(&arena);
-        return status;
-    }
-    char digest[LS_SHA256_HEX_BYTES];
-    LS_TRY(file->adapter ? ls_adapter_file_read(file->adapter, layout, parameters) : LS_OK);
-    LS_TRY(ls_base_load(file, layout, parameters, digest));
-    return check_digest(file, digest);
 }

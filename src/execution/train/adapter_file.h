@@ -29,6 +29,9 @@ void ls_adapter_file_close(ls_adapter_file *file); /* NULL is allowed */
 
 /* The base that it names; "" if it names none. */
 const char *ls_adapter_file_base(const ls_adapter_file *file);
+/* Where it was found, and the digest of the base that it was trained on; NULL: not known. */
+const char *ls_adapter_file_path(const ls_adapter_file *file);
+const char *ls_adapter_file_digest(const ls_adapter_file *file);
 /* Its settings and layers; valid as long as the file. */
 const ls_adapter *ls_adapter_file_settings(const ls_adapter_file *file);
 /* The layout of base and adapter, of a file that was taken (ls_model_file_take_adapter). */
@@ -44,17 +47,6 @@ LS_MUST_CHECK ls_status ls_model_file_take_adapter(ls_model_file *file, ls_adapt
   * another format keeps its own values; otherwise they become those of that format. */
 void ls_model_file_merge(ls_model_file *file, bool into_original);
 
-/*
- * Merging one parameter at a time, for exports that never hold the model. Open reads A and B into
- * `arena`, and the base once to check its digest. Merge changes the values of parameter `p` of the
- * base to those of the merged model; parameters without an adapter stay, but for the format of the
- * base. Errors: LS_ERR_DATA for another base, LS_ERR_MEMORY, LS_ERR_IO.
- */
-LS_MUST_CHECK ls_status ls_adapter_merge_open(const ls_model_file *file, ls_arena *arena,
-                                              float **adapter_out);
-LS_MUST_CHECK ls_status ls_adapter_merge_parameter(const ls_model_file *file, const float *adapter,
-                                                   const ls_parameter *p, float *values);
-
 /* Reads A and B into the trained parameters of `layout`. Errors: LS_ERR_DATA for a tensor that is
  * missing or has another shape, naming it; LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_adapter_file_read(const ls_adapter_file *file, const ls_layout *layout,
@@ -67,12 +59,13 @@ LS_MUST_CHECK ls_status ls_base_packed(const ls_safetensors *tensors, const ls_p
 
 /*
  * Reads the base of an adapter: the weights of `file` (without those of its adapter) into the
- * frozen parameters of `layout`. Packed matrices go through a buffer of 16 MiB, or of the largest
- * of them; those that the file has in the same form keep their codes. parameters: NULL only
- * computes the digest. Errors: those of ls_model_file_load.
+ * frozen parameters of `layout`. Packed matrices go through a buffer of the largest of them; those
+ * that the file has in the same form keep their codes. parameters: NULL only checks the digest.
+ * digest_out: NULL for none. Errors: those of ls_model_file_load; LS_ERR_DATA if the adapter of the
+ * file was trained on another base.
  */
 LS_MUST_CHECK ls_status ls_base_load(const ls_model_file *file, const ls_layout *layout, float *parameters,
-                                     char digest_out[LS_SHA256_HEX_BYTES]);
+                                     char *digest_out);
 
 /* ls_model_file_load if the file or the layout has an adapter. */
 LS_MUST_CHECK ls_status ls_adapter_load(const ls_model_file *file, const ls_layout *layout,
