@@ -119,7 +119,7 @@ ls_status ls_jsonl_parse(const ls_jsonl_line *line, json_t **root_out, bool *is_
     json_error_t error, ignored;
     LS_TRY(ls_jsonl_check(line));
     json_t *root = json_loadb(line->data, line->bytes, PARSE_FLAGS, &error);
-    /* Whole numbers as reals, so that an id of more than 64 bits is no reason to refuse the line. */
+    /* Whole numbers as reals: an id of more than 64 bits is no reason to refuse the line. */
     root = root ? root : json_loadb(line->data, line->bytes, PARSE_FLAGS | JSON_DECODE_INT_AS_REAL, &ignored);
     *is_mended_out = !root;
     root = root ? root : parse_mended(line);

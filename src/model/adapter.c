@@ -88,77 +88,65 @@ json_t *ls_adapter_config_json(const ls_adapter *adapter, const ls_model_config 
                      "modules_to_save");
 }
 
-/* Keys of PEFT that change what an adapter computes and that are not supported unless they are
- * absent, null, false, empty or the word beside them. */
+/* Keys of PEFT that change what an adapter computes, and that are not supported unless they are
+ * absent, null, false, empty or a word after them. */
 static const struct {
-    const char *key, *allowed;
+    const char *key, *allowed[3];
 } plain_only[] = {
-    {"peft_type", "LORA"},
-    {"bias", "none"},
-    {"use_dora", NULL},
-    {"use_qalora", NULL},
-    {"rank_pattern", NULL},
-    {"alpha_pattern", NULL},
-    {"modules_to_save", NULL},
-    {"layer_replication", NULL},
-    {"megatron_config", NULL},
-    {"trainable_token_indices", NULL},
-    {"target_parameters", NULL},
-    {"lora_bias", NULL},
-    {"alora_invocation_tokens", NULL},
+    {"peft_type", {"LORA"}},
+    {"bias", {"none"}},
+    {"use_dora", {NULL}},
+    {"use_qalora", {NULL}},
+    {"rank_pattern", {NULL}},
+    {"alpha_pattern", {NULL}},
+    {"modules_to_save", {NULL}},
+    {"layer_replication", {NULL}},
+    {"megatron_config", {NULL}},
+    {"trainable_token_indices", {NULL}},
+    {"target_parameters", {NULL}},
+    {"lora_bias", {NULL}},
+    {"alora_invocation_tokens", {NULL}},
+    /* With any other value (pissa, olora, corda, loftq, ...) PEFT changes the base's weights when it
+     * begins or loads an adapter, so that the adapter belongs to weights that no file has. */
+    {"init_lora_weights", {"gaussian", "eva", "orthogonal"}},
 };
 
-static bool is_plain(const json_t *value, const char *allowed)
+static bool is_plain(const json_t *value, size_t row)
 {
-    const bool empty = (json_is_array(value) && json_array_size(value) == 0) ||
-                       (json_is_object(value) && json_object_size(value) == 0);
-    return !value || json_is_null(value) || json_is_false(value) || empty ||
-           (allowed && json_is_string(value) && strcmp(json_string_value(value), allowed) == 0);
+    bool is_allowed = !value || json_is_null(value) || json_is_false(value) ||
+                      (json_is_array(value) && json_array_size(value) == 0) ||
+                      (json_is_object(value) && json_object_size(value) == 0);
+    for (size_t i = 0; i < 3 && plain_only[row].allowed[i] && !is_allowed; i++) {
+        is_allowed =
+            json_is_string(value) && strcmp(json_string_value(value), plain_only[row].allowed[i]) == 0;
+    }
+    return is_allowed;
 }
 
 static ls_status check_plain(const json_t *root, const char *name)
 {
     for (size_t i = 0; i < sizeof plain_only / sizeof *plain_only; i++) {
         const json_t *value = json_object_get(root, plain_only[i].key);
-        if (!is_plain(value, plain_only[i].allowed)) {
-            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-            const ls_status status =
-                ls_fail(LS_ERR_UNSUPPORTED,
-                        "%s: %s is %.100s, but lockstep can use only LoRA adapters in which it is %s; merge "
-                        "this one into its base model with the PEFT library (merge_and_unload)",
-                        name, plain_only[i].key, text ? text : "?",
-                        plain_only[i].allowed ? plain_only[i].allowed : "empty, false or absent");
-            free(text);
-            return status;
+        const bool is_init = strcmp(plain_only[i].key, "init_lora_weights") == 0;
+        if (is_plain(value, i) || (is_init && json_is_true(value))) {
+            continue;
         }
+        const char *const *allowed = plain_only[i].allowed;
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        const ls_status status = ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "%s: %s is %.100s%s, but lockstep can use only LoRA adapters in which it is %s; %smerge this one "
+            "into its base model with the PEFT library (merge_and_unload)",
+            name, plain_only[i].key, text ? text : "?",
+            is_init ? ", with which PEFT changes the weights of the base model too" : "",
+            is_init      ? "true, false, \"gaussian\", \"eva\", \"orthogonal\" or absent"
+            : allowed[0] ? allowed[0]
+                         : "empty, false or absent",
+            is_init ? "save it with PEFT's path_initial_model_for_weight_conversion, or " : "");
+        free(text);
+        return status;
     }
     return LS_OK;
-}
-
-/* PEFT changes the base's weights when it begins or loads an adapter with any other value (pissa,
- * olora, corda, loftq, ...), so that the adapter belongs to weights that no file has. */
-static ls_status check_init(const json_t *root, const char *name)
-{
-    static const char *const allowed[] = {"gaussian", "eva", "orthogonal"};
-    const json_t *value = json_object_get(root, "init_lora_weights");
-    bool is_allowed = !value || json_is_null(value) || json_is_boolean(value);
-    for (size_t i = 0; i < sizeof allowed / sizeof *allowed && !is_allowed; i++) {
-        is_allowed = json_is_string(value) && strcmp(json_string_value(value), allowed[i]) == 0;
-    }
-    if (is_allowed) {
-        return LS_OK;
-    }
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const ls_status status = ls_fail(
-        LS_ERR_UNSUPPORTED,
-        "%s: init_lora_weights is %.60s, with which PEFT changes the weights of the base model too, so the "
-        "adapter does not fit the base as it is: save it with PEFT's "
-        "path_initial_model_for_weight_conversion, "
-        "or merge it into its base model there (merge_and_unload); lockstep can use adapters in which it is "
-        "true, false, \"gaussian\", \"eva\", \"orthogonal\" or absent",
-        name, text ? text : "?");
-    free(text);
-    return status;
 }
 
 static ls_status read_numbers(const json_t *root, const char *name, ls_adapter *adapter)
@@ -178,7 +166,6 @@ static ls_status read_config(ls_arena *arena, const json_t *root, const char *na
         return ls_fail(LS_ERR_DATA, "%s: must be a JSON object, as the library peft writes it", name);
     }
     LS_TRY(check_plain(root, name));
-    LS_TRY(check_init(root, name));
     LS_TRY(read_numbers(root, name, adapter));
     const char *base = "";
     if (!json_is_null(json_object_get(root, "base_model_name_or_path"))) {

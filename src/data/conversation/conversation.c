@@ -174,51 +174,36 @@ ls_status ls_record_form_of(const json_t *record, const ls_form_keys *keys, ls_r
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* ShareGPT's and other writers' names of roles. */
+/* Names of roles, ShareGPT's and other writers' among them, and OpenAI's for each. */
 static const struct {
     const char *from, *role;
-} other_roles[] = {
-    {"human", "user"},
-    {"gpt", "assistant"},
-    {"chatgpt", "assistant"},
-    {"bing", "assistant"},
-    {"bard", "assistant"},
-    {"model", "assistant"},
-    {"bot", "assistant"},
-    {"observation", "tool"},
-    {"function_response", "tool"},
+} roles[] = {
+    {"system", "system"},           {"user", "user"},
+    {"assistant", "assistant"},     {"tool", "tool"},
+    {"developer", "developer"},     {"function", "function"},
+    {"ipython", "ipython"},         {"human", "user"},
+    {"gpt", "assistant"},           {"chatgpt", "assistant"},
+    {"bing", "assistant"},          {"bard", "assistant"},
+    {"model", "assistant"},         {"bot", "assistant"},
+    {"observation", "tool"},        {"function_response", "tool"},
     {"function_call", "assistant"},
 };
 
-static bool is_role(const char *role)
-{
-    static const char *const roles[] = {"system",    "user",     "assistant", "tool",
-                                        "developer", "function", "ipython"};
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
-        if (strcmp(role, roles[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static ls_status set_role(json_t *message, const char *from)
 {
-    const char *role = from;
-    for (size_t i = 0; i < sizeof other_roles / sizeof other_roles[0]; i++) {
-        role = strcmp(from, other_roles[i].from) == 0 ? other_roles[i].role : role;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        if (strcmp(from, roles[i].from) == 0) {
+            json_object_set_new(message, "role", json_string(roles[i].role));
+            return LS_OK;
+        }
     }
-    if (!is_role(role)) {
-        ls_text name = {0};
-        ls_text_append_printable(&name, from, strnlen(from, 40), "");
-        const ls_status status = ls_fail(
-            LS_ERR_DATA, "the role is \"%s\"; allowed are system, developer, user, assistant and tool",
-            ls_text_string(&name));
-        ls_text_release(&name);
-        return status;
-    }
-    json_object_set_new(message, "role", json_string(role));
-    return LS_OK;
+    ls_text name = {0};
+    ls_text_append_printable(&name, from, strnlen(from, 40), "");
+    const ls_status status =
+        ls_fail(LS_ERR_DATA, "the role is \"%s\"; allowed are system, developer, user, assistant and tool",
+                ls_text_string(&name));
+    ls_text_release(&name);
+    return status;
 }
 
 /* Content given as a list of parts becomes their text. */
@@ -421,8 +406,8 @@ static ls_status string_of(const json_t *record, const char *key, const char **s
     return LS_OK;
 }
 
-static ls_status add_pair(json_t *conversations, const json_t *record, const char *prompt, const char *input,
-                          const char *completion)
+static void add_pair(json_t *conversations, const json_t *record, const char *prompt, const char *input,
+                     const char *completion)
 {
     ls_text question = {0};
     const char *system = json_string_value(json_object_get(record, "system"));
@@ -438,7 +423,6 @@ static ls_status add_pair(json_t *conversations, const json_t *record, const cha
     json_array_append_new(messages, message_of("assistant", completion));
     json_array_append_new(conversations, messages);
     ls_text_release(&question);
-    return LS_OK;
 }
 
 static ls_status read_question(const json_t *record, const ls_form_keys *keys, json_t *conversations)
@@ -447,32 +431,26 @@ static ls_status read_question(const json_t *record, const ls_form_keys *keys, j
     const char *question = NULL, *answer = NULL;
     LS_TRY(string_of(record, custom ? keys->prompt : "question", &question));
     LS_TRY(string_of(record, custom ? keys->completion : "answer", &answer));
-    return add_pair(conversations, record, question, NULL, answer);
+    add_pair(conversations, record, question, NULL, answer);
+    return LS_OK;
 }
 
 static ls_status read_alpaca(json_t *record, json_t *conversations)
 {
     const char *instruction = NULL, *output = NULL;
     LS_TRY(string_of(record, "instruction", &instruction));
-    const json_t *instances = has(record, "output") ? NULL : list_of(record, "instances"), *instance;
-    if (!instances) {
-        LS_TRY(string_of(record, "output", &output));
-        return add_pair(conversations, record, instruction,
-                        json_string_value(json_object_get(record, "input")), output);
-    }
-    if (!json_is_array(instances)) {
+    const bool is_one = has(record, "output");
+    const json_t *instances = is_one ? NULL : list_of(record, "instances");
+    if (!is_one && json_array_size(instances) == 0) {
         return ls_fail(LS_ERR_DATA,
-                       "the value of `instances` must be a list, or in a table the JSON text of one");
+                       "the record has no answer: the value of `instances` must be a list that is "
+                       "not empty, or in a table the JSON text of one");
     }
-    if (json_array_size(instances) == 0) {
-        return ls_fail(LS_ERR_DATA, "`instances` is empty, so the record has no answer");
-    }
-    size_t i;
-    json_array_foreach(instances, i, instance)
-    {
+    for (size_t i = 0; i == 0 || i < json_array_size(instances); i++) {
+        const json_t *instance = is_one ? record : json_array_get(instances, i);
         LS_TRY(string_of(instance, "output", &output));
-        LS_TRY(add_pair(conversations, record, instruction,
-                        json_string_value(json_object_get(instance, "input")), output));
+        add_pair(conversations, record, instruction, json_string_value(json_object_get(instance, "input")),
+                 output);
     }
     return LS_OK;
 }

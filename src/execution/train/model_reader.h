@@ -22,9 +22,9 @@ typedef struct ls_model_reader {
 /*
  * `file` must outlive the reader. merges: with an adapter, what is read are the parameters of the
  * merged model; its base is then read once to check its digest. Otherwise, those of the base.
- * Errors: LS_ERR_DATA for another base than the adapter's; LS_ERR_UNSUPPORTED for a base that is an
- * adapter itself; those of ls_model_file_load for missing tensors and other shapes of a Hugging Face
- * directory; LS_ERR_MEMORY.
+ * Errors: LS_ERR_DATA for another base than the adapter's; LS_ERR_UNSUPPORTED for a base that is
+ * an adapter itself; those of ls_model_file_load for missing tensors and other shapes of a Hugging
+ * Face directory; LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_model_reader_open(const ls_model_file *file, bool merges,
                                              ls_model_reader *reader_out);
