@@ -30,20 +30,16 @@ ls_status ls_chat_template_open(const char *source, size_t bytes, const char *na
     if (!made) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the chat template %s", name);
     }
-    ls_jinja_state state = {.name = name, .line = 1};
-    const ls_jinja_token *tokens = ls_jinja_lex(&state, source, bytes);
-    if (!state.failed) {
-        made->root = ls_jinja_parse(&state, tokens);
+    ls_jinja j = {.name = name, .line = 1};
+    const ls_jinja_token *tokens = ls_jinja_lex(&j, source, bytes);
+    if (!j.failed) {
+        made->root = ls_jinja_parse(&j, tokens, &made->frame);
     }
-    if (!state.failed) {
-        state.depth = 0;
-        ls_jinja_resolve(&state, made->root, &made->frame);
-    }
-    made->name = ls_arena_strdup(&state.arena, name);
-    made->arena = state.arena;
-    if (state.failed) {
+    made->name = ls_arena_strdup(&j.arena, name);
+    made->arena = j.arena;
+    if (j.failed) {
         ls_chat_template_close(made);
-        return state.failed;
+        return j.failed;
     }
     *template_out = made;
     return LS_OK;
@@ -88,19 +84,15 @@ ls_status ls_chat_template_render(const ls_chat_template *template, const json_t
         return ls_fail(LS_ERR_DATA, "the variables of a chat template must be one JSON object");
     }
     ls_text text = {0};
-    ls_jinja_env env;
-    ls_jinja_state state = {.name = template->name, .line = 1, .out = &text};
-    LS_TRY(set_now(variables, &state.now));
-    state.variables = ls_jv_of_json(&state, variables).dict;
-    if (!state.failed) {
-        ls_jinja_frame_enter(&state, &template->frame, &env, NULL);
-        ls_jinja_execute(&state, template->root);
-    }
-    if (!state.failed) {
+    ls_jinja j = {.name = template->name, .line = 1, .out = &text};
+    LS_TRY(set_now(variables, &j.now));
+    j.variables = ls_jv_of_json(&j, variables).list;
+    ls_jinja_run(&j, template);
+    if (!j.failed) {
         ls_text_clear(text_out);
         ls_text_append_bytes(text_out, text.data, text.bytes);
     }
     ls_text_release(&text);
-    ls_arena_release(&state.arena);
-    return state.failed;
+    ls_arena_release(&j.arena);
+    return j.failed;
 }

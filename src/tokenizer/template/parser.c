@@ -1,31 +1,177 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From tokens to nodes: Jinja2's grammar, with its precedence. */
-#include "tokenizer/template/tokens.h"
+#include "tokenizer/template/jinja.h"
+
+typedef ls_jinja_node node;
+typedef ls_jinja_frame scope;
+
+typedef struct parser {
+    ls_jinja *j;
+    const ls_jinja_token *at;
+    scope *frame;
+    size_t loops;        /* how many loops are around, within this macro */
+    const node *unknown; /* a filter or test that there is not, outside of any `if` */
+} parser;
+
+/* What a macro may use without having it as a parameter: LS_JINJA_CALLER and so on. */
+static const char *const specials[LS_JINJA_SPECIALS] = {"caller", "kwargs", "varargs"};
 
 static node *expression(parser *p);
-static node *postfix(parser *p, node *a);
-static node *statements(parser *p, const char *const *ends);
+static node *statements(parser *p, const char *ends);
+
+/* ---- tokens ---- */
+
+/* After a failure there is nothing more to read, so that every loop ends. */
+static void fail(parser *p, ls_status status, const char *text)
+{
+    p->j->line = p->at->line;
+    ls_jinja_fail(p->j, status, "%s", text);
+    while (p->at->kind != LS_TOKEN_EOF) {
+        p->at++;
+    }
+}
+
+static void fail_unexpected(parser *p, const char *wanted)
+{
+    const ls_jv found = p->at->value.kind == LS_JV_STRING ? p->at->value : ls_jv_text("a number", 8);
+    char text[160];
+    snprintf(text, sizeof text, "%s expected, found '%.*s'", wanted,
+             (int)(found.bytes < 60 ? found.bytes : 60), found.text);
+    fail(p, LS_ERR_DATA, text);
+}
+
+/* Whether an operator, a name or the end of a tag comes next. */
+static bool is(const parser *p, const char *text)
+{
+    return (p->at->kind == LS_TOKEN_OP || p->at->kind == LS_TOKEN_NAME) && ls_jv_is(p->at->value, text);
+}
+
+static bool skip(parser *p, const char *text)
+{
+    const bool is_here = is(p, text);
+    p->at += is_here;
+    return is_here;
+}
+
+static bool was(const parser *p, const char *text)
+{
+    return ls_jv_is(p->at[-1].value, text);
+}
+
+static void expect(parser *p, const char *text)
+{
+    if (!skip(p, text)) {
+        char wanted[8];
+        snprintf(wanted, sizeof wanted, "'%s'", text);
+        fail_unexpected(p, wanted);
+    }
+}
+
+static ls_jv expect_name(parser *p)
+{
+    if (p->at->kind != LS_TOKEN_NAME) {
+        fail_unexpected(p, "a name");
+        return ls_jv_text("", 0);
+    }
+    return p->at++->value;
+}
+
+/* Between the items of a list that `end` ends: false at the end. Before an item after the first, a
+ * comma is needed. */
+static bool next_item(parser *p, const node *list, const char *end)
+{
+    if (list->count > 0 && !is(p, end)) {
+        expect(p, ",");
+    }
+    return !is(p, end) && !p->j->failed;
+}
+
+/* Expressions and blocks inside each other; false at the limit. Leave it by depth--. */
+static bool enter(parser *p)
+{
+    if (++p->j->depth > LS_JINJA_NESTING_MAX) {
+        fail(p, LS_ERR_DATA, "more than 200 expressions or blocks inside each other");
+        return false;
+    }
+    return true;
+}
+
+/* ---- nodes ---- */
+
+static node *make(parser *p, ls_jinja_kind kind, node *a)
+{
+    node *made = ls_arena_new(&p->j->arena, node, 1);
+    *made = (node){.kind = kind, .line = p->at->line, .a = a};
+    return made;
+}
+
+static node *operation(parser *p, ls_jinja_kind kind, uint16_t op, node *a)
+{
+    node *made = make(p, kind, a);
+    made->op = op;
+    return made;
+}
+
+static void add(parser *p, node *list, node *item)
+{
+    list->items = ls_jinja_grow(p->j, list->items, list->count, &list->capacity, sizeof item);
+    list->items[list->count++] = item;
+}
+
+/* ---- names ---- */
+
+static uint32_t load(parser *p, ls_jv name)
+{
+    for (int i = 0; i < LS_JINJA_SPECIALS; i++) {
+        for (scope *f = ls_jv_is(name, specials[i]) ? p->frame : NULL; f; f = f->outer) {
+            f->wants[i] = true;
+        }
+    }
+    return ls_jinja_slot_of(p->j, p->frame, name, LS_LOAD_GIVEN);
+}
+
+/* Names that are assigned: to variables of this frame, or, is_parameter, to its parameters. */
+static void store(parser *p, node *target, bool is_parameter)
+{
+    const ls_jinja_load otherwise = p->frame->branches > 0 ? LS_LOAD_GIVEN : LS_LOAD_NOTHING;
+    if (target->kind == LS_JINJA_NAME) {
+        target->slot =
+            ls_jinja_slot_of(p->j, p->frame, target->value, is_parameter ? LS_LOAD_PARAMETER : otherwise);
+    } else if (target->kind == LS_JINJA_ATTRIBUTE) {
+        target->a->slot = load(p, target->a->value);
+    }
+    for (size_t i = 0; i < target->count; i++) {
+        store(p, target->items[i], is_parameter);
+    }
+}
+
+/* A frame inside the current one; it becomes the current one, until p->frame is its outer. */
+static scope *push_frame(parser *p)
+{
+    scope *made = ls_arena_new(&p->j->arena, scope, 1), *root = p->frame;
+    while (root->outer) {
+        root = root->outer;
+    }
+    made->outer = p->frame;
+    made->next = root->next;
+    root->next = made;
+    return p->frame = made;
+}
 
 /* ---- expressions ---- */
-
-static bool at_tuple_end(const parser *p, const char *end)
-{
-    return p->at->kind == LS_TOKEN_PRINT_END || p->at->kind == LS_TOKEN_BLOCK_END ||
-           p->at->kind == LS_TOKEN_EOF || is_op(p, ')') || (end && is_name(p->at, end));
-}
 
 /* Items with commas between them: a tuple, or one item alone without a comma. `end`: a name that
  * ends it too. */
 static node *tuple(parser *p, node *(*item)(parser *), const char *end, bool in_brackets)
 {
-    node *items = make(p, LS_JINJA_TUPLE, NULL, NULL);
+    node *items = make(p, LS_JINJA_TUPLE, NULL);
     bool is_tuple = false;
-    while (!at_tuple_end(p, end)) {
+    while (p->at->kind != LS_TOKEN_EOF && !is(p, "}}") && !is(p, "%}") && !is(p, ")") &&
+           !(end && is(p, end))) {
         add(p, items, item(p));
-        if (!is_op(p, ',')) {
+        if (!skip(p, ",")) {
             break;
         }
-        next(p);
         is_tuple = true;
     }
     if (!is_tuple && items->count == 1) {
@@ -39,350 +185,301 @@ static node *tuple(parser *p, node *(*item)(parser *), const char *end, bool in_
 
 static node *list_or_dict(parser *p)
 {
-    const bool is_list = is_op(p, '[');
-    const uint16_t end = is_list ? ']' : '}';
-    node *made = make(p, is_list ? LS_JINJA_LIST : LS_JINJA_DICT, NULL, NULL);
-    next(p);
-    while (!is_op(p, end) && !p->state->failed) {
-        if (made->count > 0) {
-            expect_op(p, ',');
-        }
-        if (is_op(p, end)) {
-            break;
-        }
+    const bool is_list = is(p, "[");
+    const char *end = is_list ? "]" : "}";
+    node *made = make(p, is_list ? LS_JINJA_LIST : LS_JINJA_DICT, NULL);
+    p->at++;
+    while (next_item(p, made, end)) {
         add(p, made, expression(p));
         if (!is_list) {
-            expect_op(p, ':');
+            expect(p, ":");
             add(p, made, expression(p));
         }
     }
-    expect_op(p, (char)end);
+    expect(p, end);
     return made;
 }
 
 static node *constant(parser *p)
 {
-    node *made = make(p, LS_JINJA_CONST, NULL, NULL);
-    made->value = p->at->value;
-    next(p);
+    node *made = make(p, LS_JINJA_CONST, NULL);
+    made->value = p->at++->value;
     while (made->value.kind == LS_JV_STRING && p->at->kind == LS_TOKEN_CONST &&
            p->at->value.kind == LS_JV_STRING) {
-        made->value = ls_jv_join(p->state, made->value, p->at->value);
-        next(p);
+        made->value = ls_jv_join(p->j, made->value, p->at++->value);
     }
     return made;
 }
 
-static node *name_or_keyword(parser *p)
+/* A variable, not yet looked for, or one of the words that are constants. */
+static node *word(parser *p)
 {
-    node *made = make(p, LS_JINJA_NAME, NULL, NULL);
-    made->value = p->at->value;
-    const bool truth = is_name(p->at, "true") || is_name(p->at, "True");
-    if (truth || is_name(p->at, "false") || is_name(p->at, "False")) {
+    node *made = make(p, LS_JINJA_NAME, NULL);
+    made->value = p->at++->value;
+    const int which = ls_jinja_word("false False true True none None", made->value);
+    if (which >= 0) {
         made->kind = LS_JINJA_CONST;
-        made->value = ls_jv_bool(truth);
-    } else if (is_name(p->at, "none") || is_name(p->at, "None")) {
-        made->kind = LS_JINJA_CONST;
-        made->value = ls_jv_none();
+        made->value = which < 4 ? ls_jv_bool(which >= 2) : ls_jv_none();
     }
-    next(p);
     return made;
 }
 
 static node *primary(parser *p)
 {
+    node *made;
     if (p->at->kind == LS_TOKEN_NAME) {
-        return name_or_keyword(p);
+        made = word(p);
+        made->slot = made->kind == LS_JINJA_NAME ? load(p, made->value) : 0;
+    } else if (p->at->kind == LS_TOKEN_CONST) {
+        made = constant(p);
+    } else if (skip(p, "(")) {
+        made = tuple(p, expression, NULL, true);
+        expect(p, ")");
+    } else if (is(p, "[") || is(p, "{")) {
+        made = list_or_dict(p);
+    } else {
+        fail_unexpected(p, "an expression");
+        made = make(p, LS_JINJA_CONST, NULL);
     }
-    if (p->at->kind == LS_TOKEN_CONST) {
-        return constant(p);
-    }
-    if (skip_op(p, '(')) {
-        node *made = tuple(p, expression, NULL, true);
-        expect_op(p, ')');
-        return made;
-    }
-    if (is_op(p, '[') || is_op(p, '{')) {
-        return list_or_dict(p);
-    }
-    fail_unexpected(p, "an expression");
-    return make(p, LS_JINJA_CONST, NULL, NULL);
+    return made;
 }
 
 /* A part of a slice; NULL when it is left out. */
 static node *bound(parser *p)
 {
-    return is_op(p, ':') || is_op(p, ']') || is_op(p, ',') ? NULL : expression(p);
+    return is(p, ":") || is(p, "]") || is(p, ",") ? NULL : expression(p);
 }
 
 static node *subscript(parser *p, node *a)
 {
-    if (skip_op(p, '.')) {
-        node *made = make(p, LS_JINJA_ATTRIBUTE, a, NULL);
+    node *made = make(p, LS_JINJA_ITEM, a);
+    if (skip(p, ".")) {
         if (p->at->kind == LS_TOKEN_CONST && p->at->value.kind == LS_JV_INT) {
-            made->kind = LS_JINJA_ITEM;
             made->b = constant(p);
         } else {
+            made->kind = LS_JINJA_ATTRIBUTE;
             made->value = expect_name(p);
+            made->builtin = ls_jinja_builtin_find(LS_AT_VALUES, made->value);
         }
         return made;
     }
-    next(p);
-    node *first = bound(p);
-    node *made = make(p, LS_JINJA_ITEM, a, first);
-    if (is_op(p, ':')) {
+    p->at++;
+    made->b = bound(p);
+    if (skip(p, ":")) {
         made->kind = LS_JINJA_SLICE;
-        add(p, made, first);
-        add(p, made, (next(p), bound(p)));
-        add(p, made, skip_op(p, ':') ? bound(p) : NULL);
-    }
-    if (is_op(p, ',')) {
-        fail(p, LS_ERR_UNSUPPORTED, "several subscripts in one pair of brackets are not supported");
-    }
-    if (!first && made->kind == LS_JINJA_ITEM) {
+        add(p, made, made->b);
+        add(p, made, bound(p));
+        add(p, made, skip(p, ":") ? bound(p) : NULL);
+    } else if (!made->b) {
         fail_unexpected(p, "a subscript");
     }
-    expect_op(p, ']');
-    return made;
-}
-
-/* An operator or a place in a call, and what follows it. */
-static node *operand(parser *p, uint16_t op, node *a)
-{
-    node *made = make(p, LS_JINJA_OPERAND, a, NULL);
-    made->op = op;
+    if (is(p, ",")) {
+        fail(p, LS_ERR_UNSUPPORTED, "several subscripts in one pair of brackets are not supported");
+    }
+    expect(p, "]");
     return made;
 }
 
 /* One argument; `last` is the op of the one before it. */
-static node *argument(parser *p, node *call, uint16_t *last)
+static node *argument(parser *p, const node *call, uint16_t last)
 {
-    node *made = operand(p, 0, NULL);
-    if (skip_op(p, '*')) {
-        made->op = '*';
-    } else if (skip_op(p, LS_JINJA_OP('*', '*'))) {
-        made->op = LS_JINJA_OP('*', '*');
-    } else if (p->at->kind == LS_TOKEN_NAME && p->at[1].kind == LS_TOKEN_OP && p->at[1].op == '=') {
+    const uint16_t rest = LS_JINJA_OP('*', '*');
+    node *made = operation(p, LS_JINJA_OPERAND, skip(p, "*") ? '*' : skip(p, "**") ? rest : 0, NULL);
+    if (!made->op && p->at->kind == LS_TOKEN_NAME && p->at[1].kind == LS_TOKEN_OP &&
+        ls_jv_is(p->at[1].value, "=")) {
         made->op = '=';
         made->value = p->at->value;
         p->at += 2;
     }
     made->a = expression(p);
-    bool is_allowed =
-        *last != LS_JINJA_OP('*', '*') && (made->op || !*last) && !(made->op == '*' && *last == '*');
+    bool is_allowed = last != rest && (made->op || !last) && !(made->op == '*' && last == '*');
     for (size_t i = 0; i < call->count && made->op == '='; i++) {
-        is_allowed = is_allowed && !(call->items[i]->op == '=' &&
-                                     ls_jv_equal(p->state, call->items[i]->value, made->value));
+        const node *other = call->items[i];
+        is_allowed = is_allowed && !(other->op == '=' && ls_jv_same_text(other->value, made->value));
     }
     if (!is_allowed) {
         fail(p, LS_ERR_DATA, "the arguments of a call are in the wrong order, or one is given twice");
     }
-    *last = made->op;
     return made;
 }
 
 /* The arguments of `call` in brackets, or none. */
 static node *arguments(parser *p, node *call)
 {
-    uint16_t last = 0;
-    if (skip_op(p, '(')) {
-        while (!is_op(p, ')') && !p->state->failed) {
-            add(p, call, argument(p, call, &last));
-            if (!skip_op(p, ',')) {
-                break;
-            }
+    if (skip(p, "(")) {
+        while (next_item(p, call, ")")) {
+            add(p, call, argument(p, call, call->count > 0 ? call->items[call->count - 1]->op : 0));
         }
-        expect_op(p, ')');
+        expect(p, ")");
     }
     return call;
 }
 
-/* A name that may have dots. */
-static ls_jv dotted_name(parser *p)
+/* The name of a filter or test, which may have dots, and which one it is. */
+static node *named(parser *p, ls_jinja_kind kind, node *a)
 {
-    ls_jv name = expect_name(p);
-    while (skip_op(p, '.')) {
-        name = ls_jv_join(p->state, name, ls_jv_text(".", 1));
-        name = ls_jv_join(p->state, name, expect_name(p));
+    node *made = make(p, kind, a);
+    made->value = expect_name(p);
+    while (skip(p, ".")) {
+        made->value = ls_jv_join(p->j, made->value, ls_jv_text(".", 1));
+        made->value = ls_jv_join(p->j, made->value, expect_name(p));
     }
-    return name;
-}
-
-static node *filter(parser *p, node *a)
-{
-    node *made = make(p, LS_JINJA_FILTER, a, NULL);
-    made->value = dotted_name(p);
-    made->builtin = ls_jinja_filter_find(made->value);
-    return arguments(p, made);
+    made->builtin = ls_jinja_builtin_find(kind == LS_JINJA_FILTER ? LS_AT_FILTER : LS_AT_TEST, made->value);
+    if (!(made->builtin && made->builtin->run) && p->frame->branches == 0 && !p->unknown) {
+        p->unknown = made;
+    }
+    return made;
 }
 
 static node *filters(parser *p, node *a)
 {
-    while (skip_op(p, '|')) {
-        a = filter(p, a);
+    while (skip(p, "|")) {
+        a = arguments(p, named(p, LS_JINJA_FILTER, a));
     }
     return a;
 }
 
-static bool begins_argument(const parser *p)
-{
-    if (p->at->kind == LS_TOKEN_NAME) {
-        return !is_name(p->at, "else") && !is_name(p->at, "or") && !is_name(p->at, "and");
-    }
-    return p->at->kind == LS_TOKEN_CONST || is_op(p, '[') || is_op(p, '{');
-}
-
-static node *test(parser *p, node *a)
-{
-    const bool is_negated = skip_name(p, "not");
-    node *made = make(p, LS_JINJA_TEST, a, NULL);
-    made->value = dotted_name(p);
-    made->builtin = ls_jinja_test_find(made->value);
-    if (is_op(p, '(') || !begins_argument(p)) {
-        arguments(p, made);
-    } else if (is_name(p->at, "is")) {
-        fail(p, LS_ERR_DATA, "tests with 'is' can't follow each other");
-    } else {
-        add(p, made, operand(p, 0, postfix(p, primary(p))));
-    }
-    return is_negated ? make(p, LS_JINJA_NOT, made, NULL) : made;
-}
-
+/* Subscripts and calls after `a`. */
 static node *postfix(parser *p, node *a)
 {
     for (;;) {
-        if (is_op(p, '.') || is_op(p, '[')) {
+        if (is(p, ".") || is(p, "[")) {
             a = subscript(p, a);
-        } else if (is_op(p, '(')) {
-            a = arguments(p, make(p, LS_JINJA_CALL, a, NULL));
+        } else if (is(p, "(")) {
+            a = arguments(p, make(p, LS_JINJA_CALL, a));
         } else {
             return a;
         }
     }
 }
 
+static node *test(parser *p, node *a)
+{
+    const bool is_negated = skip(p, "not");
+    node *made = named(p, LS_JINJA_TEST, a);
+    const bool ends = is(p, "else") || is(p, "or") || is(p, "and");
+    if (is(p, "(")) {
+        arguments(p, made);
+    } else if (is(p, "is")) {
+        fail(p, LS_ERR_DATA, "tests with 'is' can't follow each other");
+    } else if ((p->at->kind == LS_TOKEN_NAME && !ends) || p->at->kind == LS_TOKEN_CONST || is(p, "[") ||
+               is(p, "{")) {
+        add(p, made, operation(p, LS_JINJA_OPERAND, 0, postfix(p, primary(p))));
+    }
+    return is_negated ? operation(p, LS_JINJA_UNARY, '!', made) : made;
+}
+
 static node *unary(parser *p, bool with_filters)
 {
     node *a;
     if (!enter(p)) {
-        a = make(p, LS_JINJA_CONST, NULL, NULL);
-    } else if (is_op(p, '-') || is_op(p, '+')) {
-        a = make(p, LS_JINJA_UNARY, NULL, NULL);
-        a->op = p->at->op;
-        next(p);
+        a = make(p, LS_JINJA_CONST, NULL);
+    } else if (is(p, "-") || is(p, "+")) {
+        a = operation(p, LS_JINJA_UNARY, (uint8_t)*p->at->value.text, NULL);
+        p->at++;
         a->a = unary(p, false);
     } else {
         a = primary(p);
     }
-    p->state->depth--;
+    p->j->depth--;
     a = postfix(p, a);
-    while (with_filters) {
-        if (skip_op(p, '|')) {
-            a = filter(p, a);
-        } else if (skip_name(p, "is")) {
-            a = test(p, a);
-        } else if (is_op(p, '(')) {
-            a = arguments(p, make(p, LS_JINJA_CALL, a, NULL));
-        } else {
-            break;
-        }
+    while (with_filters && (is(p, "|") || is(p, "is") || is(p, "("))) {
+        a = is(p, "(") ? postfix(p, a) : skip(p, "is") ? test(p, a) : filters(p, a);
     }
     return a;
 }
 
-/* The binary operators by precedence, from `or` to `**`; words have one sign here. */
-enum { OR, AND, NOT, COMPARISON, SUM, CONCATENATION, PRODUCT, POWER, UNARY };
-static const uint16_t operators[UNARY][7] = {
-    [OR] = {LS_JINJA_OR},
-    [AND] = {LS_JINJA_AND},
-    [COMPARISON] = {LS_JINJA_OP('=', '='), LS_JINJA_OP('!', '='), LS_JINJA_OP('<', '='),
-                    LS_JINJA_OP('>', '='), '<', '>'},
-    [SUM] = {'+', '-'},
-    [CONCATENATION] = {'~'},
-    [PRODUCT] = {'*', '/', LS_JINJA_OP('/', '/'), '%'},
-    [POWER] = {LS_JINJA_OP('*', '*')},
+/* The binary operators by precedence. */
+enum { NOT = 2, COMPARISON, UNARY = 8 };
+static const char *const operators[UNARY] = {
+    "or", "and", "", "in == != <= >= < >", "+ -", "~", "* / // %", "**",
 };
 
 /* Skips an operator of this precedence and returns it; 0: none begins here. */
 static uint16_t skip_operator(parser *p, int level)
 {
-    for (const uint16_t *op = operators[level]; *op; op++) {
-        if (*op == LS_JINJA_OR || *op == LS_JINJA_AND ? skip_name(p, *op == LS_JINJA_OR ? "or" : "and")
-                                                      : skip_op(p, *op)) {
-            return *op;
-        }
-    }
-    if (level == COMPARISON && is_name(p->at, "not") && is_name(p->at + 1, "in")) {
+    const ls_jv text = p->at->value;
+    if (level == COMPARISON && is(p, "not") && p->at[1].kind == LS_TOKEN_NAME &&
+        ls_jv_is(p->at[1].value, "in")) {
         p->at += 2;
         return LS_JINJA_NOT_IN;
     }
-    return level == COMPARISON && skip_name(p, "in") ? LS_JINJA_IN : 0;
+    if ((p->at->kind != LS_TOKEN_OP && p->at->kind != LS_TOKEN_NAME) ||
+        ls_jinja_word(operators[level], text) < 0) {
+        return 0;
+    }
+    p->at++;
+    return LS_JINJA_OP((uint8_t)text.text[0], text.bytes > 1 ? (uint8_t)text.text[1] : 0);
 }
 
 /* Operands with operators of one precedence between them, grouped from the left; comparisons are
  * a chain. */
 static node *binary(parser *p, int level)
 {
-    bool is_negated = false, is_bool = false;
+    size_t negations = 0;
     if (level == UNARY) {
         return unary(p, true);
     }
-    for (; level == NOT && skip_name(p, "not"); is_bool = true) {
-        is_negated = !is_negated;
+    while (level == NOT && skip(p, "not")) {
+        negations++;
     }
     node *a = binary(p, level + 1), *chain = NULL;
     for (uint16_t op = skip_operator(p, level); op; op = skip_operator(p, level)) {
         if (level == COMPARISON) {
-            chain = chain ? chain : make(p, LS_JINJA_COMPARE, a, NULL);
-            add(p, chain, operand(p, op, binary(p, level + 1)));
+            chain = chain ? chain : make(p, LS_JINJA_COMPARE, a);
+            add(p, chain, operation(p, LS_JINJA_OPERAND, op, binary(p, level + 1)));
         } else {
-            a = make(p, LS_JINJA_BINARY, a, NULL);
-            a->op = op;
+            a = operation(p, LS_JINJA_BINARY, op, a);
             a->b = binary(p, level + 1);
         }
     }
     a = chain ? chain : a;
-    a = is_bool ? make(p, LS_JINJA_NOT, a, NULL) : a;
-    return is_bool && !is_negated ? make(p, LS_JINJA_NOT, a, NULL) : a;
+    for (; negations > 0; negations--) {
+        a = operation(p, LS_JINJA_UNARY, '!', a);
+    }
+    return a;
 }
 
 static node *disjunction(parser *p)
 {
-    node *a = enter(p) ? binary(p, OR) : make(p, LS_JINJA_CONST, NULL, NULL);
-    p->state->depth--;
+    node *a = enter(p) ? binary(p, 0) : make(p, LS_JINJA_CONST, NULL);
+    p->j->depth--;
     return a;
 }
 
 static node *expression(parser *p)
 {
+    const node *unknown = p->unknown;
     node *a = disjunction(p);
-    while (skip_name(p, "if")) {
-        a = make(p, LS_JINJA_CONDITION, a, NULL);
+    p->frame->branches++;
+    while (skip(p, "if")) {
+        p->unknown = unknown; /* filters within a condition are looked for when they are used */
+        a = make(p, LS_JINJA_CONDITION, a);
         a->b = disjunction(p);
-        if (skip_name(p, "else")) {
-            if (enter(p)) {
-                a->c = expression(p);
-            }
-            p->state->depth--;
+        if (skip(p, "else")) {
+            a->c = enter(p) ? expression(p) : NULL;
+            p->j->depth--;
         }
     }
+    p->frame->branches--;
     return a;
 }
 
 /* ---- statements ---- */
 
+/* A name to assign to, or several in brackets. */
 static node *target_item(parser *p)
 {
-    if (is_op(p, '(')) {
-        next(p);
-        node *made = enter(p) ? tuple(p, target_item, NULL, true) : make(p, LS_JINJA_TUPLE, NULL, NULL);
-        p->state->depth--;
-        expect_op(p, ')');
+    if (skip(p, "(")) {
+        node *made = enter(p) ? tuple(p, target_item, NULL, true) : make(p, LS_JINJA_TUPLE, NULL);
+        p->j->depth--;
+        expect(p, ")");
         return made;
     }
-    node *made = name_or_keyword(p);
-    if (p->at[-1].kind != LS_TOKEN_NAME || made->kind == LS_JINJA_CONST) {
-        p->at--;
+    const ls_jinja_token *at = p->at;
+    node *made = at->kind == LS_TOKEN_NAME ? word(p) : make(p, LS_JINJA_CONST, NULL);
+    if (made->kind == LS_JINJA_CONST) {
+        p->at = at;
         fail_unexpected(p, "a name to assign to");
     } else if (ls_jv_is(made->value, "loop") && p->loops > 0) {
         fail(p, LS_ERR_DATA, "the variable loop of a loop can't be assigned");
@@ -393,311 +490,279 @@ static node *target_item(parser *p)
 static node *set_target_item(parser *p)
 {
     node *made = target_item(p);
-    if (made->kind == LS_JINJA_NAME && skip_op(p, '.')) {
-        node *reference = make(p, LS_JINJA_REFERENCE, made, NULL);
-        reference->value = expect_name(p);
-        return reference;
+    if (made->kind == LS_JINJA_NAME && skip(p, ".")) {
+        made = make(p, LS_JINJA_ATTRIBUTE, made);
+        made->value = expect_name(p);
     }
     return made;
 }
 
-static void end_tag(parser *p)
-{
-    if (p->at->kind != LS_TOKEN_BLOCK_END) {
-        fail_unexpected(p, "the end of the tag");
-    }
-    next(p);
-}
-
 /* The body of a statement up to one of the tags `ends`, whose name is skipped. */
-static node *body(parser *p, const char *const *ends)
+static node *body(parser *p, const char *ends)
 {
-    skip_op(p, ':');
-    end_tag(p);
+    skip(p, ":");
+    expect(p, "%}");
     node *made = statements(p, ends);
-    if (p->at->kind == LS_TOKEN_EOF && !p->state->failed) {
+    if (p->at->kind == LS_TOKEN_EOF && !p->j->failed) {
         char text[80];
-        snprintf(text, sizeof text, "{%% %s %%}", ends[0]);
+        snprintf(text, sizeof text, "{%% %.*s %%}", (int)strcspn(ends, " "), ends);
         fail_unexpected(p, text);
     }
     return made;
 }
 
-static ls_jinja_scope *scope(parser *p, node *made)
+/* The same as the end of the frame that is current, of which `made` is the statement. */
+static node *end_frame(parser *p, node *made, const char *ends)
 {
-    made->scope = ls_arena_new(&p->state->arena, ls_jinja_scope, 1);
-    return made->scope;
+    made->frame = p->frame;
+    made->body = body(p, ends);
+    p->frame = p->frame->outer;
+    return made;
 }
 
 static node *parse_for(parser *p)
 {
-    node *made = make(p, LS_JINJA_FOR, NULL, NULL);
-    ls_jinja_scope *s = scope(p, made);
-    p->loops++;
+    node *made = make(p, LS_JINJA_FOR, NULL);
+    const size_t loops = p->loops++;
     made->a = tuple(p, target_item, "in", false);
-    p->loops--;
-    if (!skip_name(p, "in")) {
+    p->loops = loops;
+    if (!skip(p, "in")) {
         fail_unexpected(p, "'in'");
     }
     made->b = tuple(p, disjunction, "recursive", false);
-    s->test = skip_name(p, "if") ? expression(p) : NULL;
-    s->is_recursive = skip_name(p, "recursive");
-    p->loops++;
-    made->body = body(p, (const char *const[]){"endfor", "else", NULL});
-    p->loops--;
-    if (is_name(p->at - 1, "else")) {
-        const size_t loops = p->loops;
-        p->loops = s->is_recursive ? 0 : loops;
-        made->c = body(p, (const char *const[]){"endfor", NULL});
-        p->loops = loops;
+    if (skip(p, "if")) {
+        /* The targets have the same slots in both frames. */
+        scope *inner = push_frame(p);
+        store(p, made->a, true);
+        made->test = expression(p);
+        made->test->frame = inner;
+        p->frame = inner->outer;
     }
+    made->is_recursive = skip(p, "recursive");
+    push_frame(p);
+    store(p, made->a, true);
+    p->frame->loop_slot = ls_jinja_slot_of(p->j, p->frame, ls_jv_text("loop", 4), LS_LOAD_PARAMETER);
+    p->loops = loops + 1;
+    end_frame(p, made, "endfor else");
+    if (was(p, "else")) {
+        p->loops = made->is_recursive ? 0 : loops;
+        push_frame(p);
+        made->c = end_frame(p, make(p, LS_JINJA_BLOCK, NULL), "endfor");
+    }
+    p->loops = loops;
     return made;
 }
 
 static node *parse_if(parser *p)
 {
-    node *first = NULL, *last = NULL;
+    node *first = NULL, **last = &first;
+    p->frame->branches++;
     do {
-        node *made = make(p, LS_JINJA_IF, NULL, NULL);
+        node *made = make(p, LS_JINJA_IF, NULL);
         made->a = tuple(p, disjunction, NULL, false);
-        made->body = body(p, (const char *const[]){"endif", "elif", "else", NULL});
-        if (last) {
-            last->c = made;
-        } else {
-            first = made;
-        }
-        last = made;
-    } while (is_name(p->at - 1, "elif") && !p->state->failed);
-    if (is_name(p->at - 1, "else")) {
-        last->c = body(p, (const char *const[]){"endif", NULL});
+        made->body = body(p, "endif elif else");
+        *last = made;
+        last = &made->c;
+    } while (was(p, "elif") && !p->j->failed);
+    if (was(p, "else")) {
+        *last = body(p, "endif");
     }
+    p->frame->branches--;
     return first;
 }
 
 static node *parse_set(parser *p)
 {
-    node *made = make(p, LS_JINJA_SET, tuple(p, set_target_item, NULL, false), NULL);
-    if (skip_op(p, '=')) {
+    node *made = make(p, LS_JINJA_SET, tuple(p, set_target_item, NULL, false));
+    if (skip(p, "=")) {
         made->b = tuple(p, expression, NULL, false);
-        return made;
+    } else {
+        push_frame(p);
+        made->c = filters(p, NULL);
+        end_frame(p, made, "endset");
     }
-    made->kind = LS_JINJA_SET_BLOCK;
-    scope(p, made);
-    made->b = filters(p, NULL);
-    made->body = body(p, (const char *const[]){"endset", NULL});
-    return made;
-}
-
-static node *parse_with(parser *p)
-{
-    node *made = make(p, LS_JINJA_WITH, NULL, NULL);
-    scope(p, made);
-    while (p->at->kind == LS_TOKEN_NAME || is_op(p, '(') || is_op(p, ',')) {
-        if (made->count > 0) {
-            expect_op(p, ',');
-        }
-        add(p, made, tuple(p, target_item, NULL, false));
-        expect_op(p, '=');
-        add(p, made, expression(p));
-    }
-    made->body = body(p, (const char *const[]){"endwith", NULL});
-    return made;
-}
-
-static void parameters(parser *p, node *made)
-{
-    node *defaults = make(p, LS_JINJA_BLOCK, NULL, NULL);
-    expect_op(p, '(');
-    while (!is_op(p, ')') && !p->state->failed) {
-        if (made->count > 0) {
-            expect_op(p, ',');
-        }
-        node *parameter = make(p, LS_JINJA_NAME, NULL, NULL);
-        parameter->value = expect_name(p);
-        for (size_t i = 0; i < made->count; i++) {
-            if (ls_jv_equal(p->state, made->items[i]->value, parameter->value)) {
-                fail(p, LS_ERR_DATA, "a parameter of a macro is there twice");
-            }
-        }
-        add(p, made, parameter);
-        if (skip_op(p, '=')) {
-            add(p, defaults, expression(p));
-        } else if (defaults->count > 0) {
-            fail(p, LS_ERR_DATA, "a parameter without a default follows one with a default");
-        }
-    }
-    expect_op(p, ')');
-    made->scope->defaults = defaults->items;
-    made->scope->default_count = defaults->count;
-}
-
-/* The body of a macro: a function of its own, so that no break leaves it. */
-static void function_body(parser *p, node *made, const char *end)
-{
-    const size_t loops = p->loops;
-    p->loops = 0;
-    made->body = body(p, (const char *const[]){end, NULL});
-    p->loops = loops;
-}
-
-static node *parse_macro(parser *p)
-{
-    node *made = make(p, LS_JINJA_MACRO, NULL, NULL);
-    scope(p, made);
-    made->value = expect_name(p);
-    made->a = make(p, LS_JINJA_NAME, NULL, NULL);
-    made->a->value = made->value;
-    parameters(p, made);
-    function_body(p, made, "endmacro");
-    return made;
-}
-
-static node *parse_call(parser *p)
-{
-    node *made = make(p, LS_JINJA_CALL_BLOCK, NULL, NULL);
-    scope(p, made);
-    if (is_op(p, '(')) {
-        parameters(p, made);
-    }
-    made->b = expression(p);
-    if (made->b->kind != LS_JINJA_CALL) {
-        fail(p, LS_ERR_DATA, "{% call %} needs a call");
-    }
-    function_body(p, made, "endcall");
-    return made;
-}
-
-static node *parse_generation(parser *p)
-{
-    node *made = make(p, LS_JINJA_CALL_BLOCK, NULL, NULL);
-    scope(p, made)->is_generation = true;
-    function_body(p, made, "endgeneration");
+    store(p, made->a, false);
     return made;
 }
 
 static node *parse_filter_block(parser *p)
 {
-    node *made = make(p, LS_JINJA_FILTER_BLOCK, NULL, NULL);
-    scope(p, made);
-    made->b = filters(p, filter(p, NULL));
-    made->body = body(p, (const char *const[]){"endfilter", NULL});
+    node *made = make(p, LS_JINJA_FILTER_BLOCK, NULL);
+    push_frame(p);
+    made->c = filters(p, arguments(p, named(p, LS_JINJA_FILTER, NULL)));
+    return end_frame(p, made, "endfilter");
+}
+
+static node *parse_with(parser *p)
+{
+    node *made = make(p, LS_JINJA_WITH, NULL);
+    while (next_item(p, made, "%}")) {
+        add(p, made, tuple(p, target_item, NULL, false));
+        expect(p, "=");
+        add(p, made, expression(p));
+    }
+    push_frame(p);
+    for (size_t i = 0; i < made->count; i += 2) {
+        store(p, made->items[i], true);
+    }
+    return end_frame(p, made, "endwith");
+}
+
+static void parameters(parser *p, node *made)
+{
+    expect(p, "(");
+    while (next_item(p, made, ")")) {
+        node *parameter = make(p, LS_JINJA_NAME, NULL);
+        parameter->value = expect_name(p);
+        const ls_jinja_slot *before = ls_jinja_slot_find(p->frame, parameter->value);
+        if (before && before->load == LS_LOAD_PARAMETER) {
+            fail(p, LS_ERR_DATA, "a parameter of a macro is there twice");
+        }
+        store(p, parameter, true);
+        if (skip(p, "=")) {
+            parameter->b = expression(p);
+        } else if (made->count > 0 && made->items[made->count - 1]->b) {
+            fail(p, LS_ERR_DATA, "a parameter without a default follows one with a default");
+        }
+        add(p, made, parameter);
+    }
+    expect(p, ")");
+}
+
+/* The body of a macro: a function of its own, so that no break leaves it. */
+static node *macro_body(parser *p, node *made, const char *end)
+{
+    const size_t loops = p->loops;
+    scope *f = p->frame;
+    p->loops = 0;
+    memset(f->wants, 0, sizeof f->wants);
+    end_frame(p, made, end);
+    p->loops = loops;
+    p->frame = f;
+    for (int i = 0; i < LS_JINJA_SPECIALS; i++) {
+        const ls_jv name = ls_jv_text(specials[i], strlen(specials[i]));
+        const ls_jinja_slot *slot = ls_jinja_slot_find(f, name);
+        f->wants[i] = f->wants[i] && !(slot && slot->load == LS_LOAD_PARAMETER);
+        f->special_slots[i] = f->wants[i] ? ls_jinja_slot_of(p->j, p->frame, name, LS_LOAD_PARAMETER) : 0;
+    }
+    p->frame = f->outer;
     return made;
 }
 
-static node *parse_print(parser *p)
+static node *parse_macro(parser *p)
 {
-    node *made = make(p, LS_JINJA_BLOCK, NULL, NULL);
-    while (p->at->kind != LS_TOKEN_BLOCK_END && !p->state->failed) {
-        if (made->count > 0) {
-            expect_op(p, ',');
-        }
-        add(p, made, make(p, LS_JINJA_PRINT, expression(p), NULL));
+    node *made = make(p, LS_JINJA_MACRO, make(p, LS_JINJA_NAME, NULL));
+    made->value = made->a->value = expect_name(p);
+    store(p, made->a, false);
+    push_frame(p);
+    parameters(p, made);
+    return macro_body(p, made, "endmacro");
+}
+
+static node *parse_call(parser *p)
+{
+    node *made = make(p, LS_JINJA_CALL_BLOCK, NULL);
+    scope *outer = p->frame, *inner = push_frame(p);
+    if (is(p, "(")) {
+        parameters(p, made);
     }
-    return made;
+    p->frame = outer;
+    made->b = expression(p);
+    if (made->b->kind != LS_JINJA_CALL) {
+        fail(p, LS_ERR_DATA, "{% call %} needs a call");
+    }
+    p->frame = inner;
+    return macro_body(p, made, "endcall");
+}
+
+static node *parse_generation(parser *p)
+{
+    push_frame(p);
+    return macro_body(p, make(p, LS_JINJA_CALL_BLOCK, NULL), "endgeneration");
 }
 
 static node *parse_leave(parser *p)
 {
-    node *made = make(p, is_name(p->at - 1, "break") ? LS_JINJA_BREAK : LS_JINJA_CONTINUE, NULL, NULL);
     if (p->loops == 0) {
         fail(p, LS_ERR_DATA, "break and continue belong into a loop");
     }
-    return made;
+    return make(p, was(p, "break") ? LS_JINJA_BREAK : LS_JINJA_CONTINUE, NULL);
 }
-
-static const struct {
-    const char *name;
-    node *(*parse)(parser *p);
-} tags[] = {
-    {"if", parse_if},
-    {"for", parse_for},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"generation", parse_generation},
-    {"with", parse_with},
-    {"call", parse_call},
-    {"filter", parse_filter_block},
-    {"print", parse_print},
-    {"break", parse_leave},
-    {"continue", parse_leave},
-    {"include", NULL},
-    {"import", NULL},
-    {"from", NULL},
-    {"extends", NULL},
-    {"block", NULL},
-    {"autoescape", NULL},
-};
 
 static node *statement(parser *p)
 {
+    static const char tags[] = "if for set macro generation with call filter break continue "
+                               "include import from extends block autoescape print";
+    static node *(*const parse[])(parser *) = {
+        parse_if,   parse_for,  parse_set,          parse_macro, parse_generation,
+        parse_with, parse_call, parse_filter_block, parse_leave, parse_leave,
+    };
     const ls_jv name = p->at->value;
-    char text[120];
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
-        if (!is_name(p->at, tags[i].name)) {
-            continue;
-        }
-        if (tags[i].parse) {
-            next(p);
-            return tags[i].parse(p);
-        }
-        snprintf(text, sizeof text, "{%% %s %%} is not supported in a chat template", tags[i].name);
-        fail(p, LS_ERR_UNSUPPORTED, text);
-        return NULL;
+    const int tag = p->at->kind == LS_TOKEN_NAME ? ls_jinja_word(tags, name) : -1;
+    if (tag >= 0 && tag < (int)(sizeof parse / sizeof *parse)) {
+        p->at++;
+        return parse[tag](p);
     }
-    if (p->at->kind != LS_TOKEN_NAME) {
-        fail_unexpected(p, "the name of a tag");
+    if (p->at->kind == LS_TOKEN_NAME) {
+        char text[120];
+        snprintf(text, sizeof text, "%s{%% %.*s %%}%s",
+                 tag < 0 ? "unknown tag, or one in the wrong place: " : "",
+                 (int)(name.bytes < 40 ? name.bytes : 40), name.text,
+                 tag < 0 ? "" : " is not supported in a chat template");
+        fail(p, tag < 0 ? LS_ERR_DATA : LS_ERR_UNSUPPORTED, text);
     } else {
-        snprintf(text, sizeof text, "unknown tag, or one in the wrong place: {%% %.*s %%}",
-                 (int)(name.bytes < 40 ? name.bytes : 40), name.text);
-        fail(p, LS_ERR_DATA, text);
+        fail_unexpected(p, "the name of a tag");
     }
     return NULL;
 }
 
-/* Text, prints and statements up to a tag of `ends` (skipped) or the end of the template. */
-static node *statements(parser *p, const char *const *ends)
+/* What comes next in a body: text, a print or a statement. NULL: one of the tags `ends`, which is
+ * skipped, or a failure. */
+static node *body_item(parser *p, const char *ends)
 {
-    node *made = make(p, LS_JINJA_BLOCK, NULL, NULL);
-    if (!enter(p)) {
-        return made;
-    }
-    while (p->at->kind != LS_TOKEN_EOF) {
-        if (p->at->kind == LS_TOKEN_DATA) {
-            node *text = make(p, LS_JINJA_TEXT, NULL, NULL);
-            text->value = p->at->value;
-            add(p, made, text);
-            next(p);
-        } else if (p->at->kind == LS_TOKEN_PRINT) {
-            next(p);
-            node *print = make(p, LS_JINJA_PRINT, NULL, NULL);
-            print->a = tuple(p, expression, NULL, false);
-            add(p, made, print);
-            if (p->at->kind != LS_TOKEN_PRINT_END) {
-                fail_unexpected(p, "'}}'");
-            }
-            next(p);
-        } else {
-            next(p);
-            for (const char *const *end = ends; *end; end++) {
-                if (skip_name(p, *end)) {
-                    p->state->depth--;
-                    return made;
-                }
-            }
-            node *item = statement(p);
-            if (item) {
-                add(p, made, item);
-                end_tag(p);
-            }
+    node *made;
+    if (p->at->kind == LS_TOKEN_DATA) {
+        made = make(p, LS_JINJA_TEXT, NULL);
+        made->value = p->at++->value;
+    } else if (skip(p, "{{")) {
+        made = make(p, LS_JINJA_PRINT, NULL);
+        made->a = tuple(p, expression, NULL, false);
+        expect(p, "}}");
+    } else {
+        p->at++;
+        if (p->at->kind == LS_TOKEN_NAME && ls_jinja_word(ends, p->at->value) >= 0) {
+            p->at++;
+            return NULL;
         }
+        made = statement(p);
+        expect(p, "%}");
     }
-    p->state->depth--;
     return made;
 }
 
-ls_jinja_node *ls_jinja_parse(ls_jinja_state *state, const ls_jinja_token *tokens)
+/* Text, prints and statements up to a tag of `ends` (skipped) or the end of the template. */
+static node *statements(parser *p, const char *ends)
 {
-    parser p = {.state = state, .at = tokens};
-    node *root = statements(&p, (const char *const[]){NULL});
+    node *made = make(p, LS_JINJA_BLOCK, NULL), *item = made;
+    enter(p);
+    while (item && p->at->kind != LS_TOKEN_EOF) {
+        item = body_item(p, ends);
+        if (item) {
+            add(p, made, item);
+        }
+    }
+    p->j->depth--;
+    return made;
+}
+
+ls_jinja_node *ls_jinja_parse(ls_jinja *j, const ls_jinja_token *tokens, ls_jinja_frame *frame)
+{
+    parser p = {.j = j, .at = tokens, .frame = frame};
+    node *root = statements(&p, "");
+    if (p.unknown) {
+        j->line = p.unknown->line;
+        ls_jinja_fail_builtin(j, p.unknown);
+    }
+    ls_jinja_resolve(frame);
     return root;
 }

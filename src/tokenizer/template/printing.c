@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Values as text: str(), repr() and JSON, as Python writes them. */
+/* Values as text: str(), repr() and JSON as Python writes them, text % values, text.format(). */
 #include "tokenizer/template/jinja.h"
 #include "tokenizer/unicode.h"
 
@@ -7,60 +7,41 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- numbers ---- */
+/* How values inside values are written. */
+typedef struct style {
+    bool is_json, is_ascii, is_sorted;
+    ls_jv indent; /* of one level, or none: all in one line */
+    ls_jv item_separator, key_separator;
+    size_t level;
+} style;
 
-/* The digits and exponent of the shortest decimal that reads back as `value` > 0. */
-static int shortest(double value, char digits[20])
+static void write(ls_jinja *j, ls_jv v, style *s, ls_text *out);
+
+static void append(ls_text *out, ls_jv text)
+{
+    ls_text_append_bytes(out, text.text, text.bytes);
+}
+
+/* The shortest decimal that reads back as the same number, with an exponent where Python has it. */
+static void write_float(double value, bool is_json, ls_text *out)
 {
     char text[40];
-    for (int precision = 0; precision < 17; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, value);
-        if (strtod(text, NULL) == value) {
-            break;
-        }
-    }
-    size_t count = 0;
-    const char *at = text;
-    for (; *at != 'e'; at++) {
-        if (*at != '.') {
-            digits[count++] = *at;
-        }
-    }
-    while (count > 1 && digits[count - 1] == '0') {
-        count--;
-    }
-    digits[count] = '\0';
-    return (int)strtol(at + 1, NULL, 10);
-}
-
-void ls_jinja_float_repr(double value, ls_text *out)
-{
-    char digits[20];
     if (!isfinite(value)) {
-        ls_text_append(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        ls_text_append(out, value < 0 ? "-" : "");
+        ls_text_append(out, isnan(value) ? (is_json ? "NaN" : "nan") : is_json ? "Infinity" : "inf");
         return;
     }
-    ls_text_append(out, signbit(value) ? "-" : "");
-    const int exponent =
-        value == 0.0 ? (digits[0] = '0', digits[1] = '\0', 0) : shortest(fabs(value), digits);
-    const int count = (int)strlen(digits);
-    if (exponent < -4 || exponent >= 16) {
-        ls_text_append_bytes(out, digits, 1);
-        ls_text_printf(out, "%s%se%c%02d", count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
-                       abs(exponent));
-    } else if (exponent < 0) {
-        ls_text_append(out, "0.");
-        ls_text_repeat(out, '0', (size_t)(-exponent - 1));
-        ls_text_append(out, digits);
-    } else {
-        const int before = exponent + 1 < count ? exponent + 1 : count;
-        ls_text_append_bytes(out, digits, (size_t)before);
-        ls_text_repeat(out, '0', (size_t)(exponent + 1 - before));
-        ls_text_printf(out, ".%s", before < count ? digits + before : "0");
+    int digits = 0;
+    snprintf(text, sizeof text, "%.0e", value);
+    while (strtod(text, NULL) != value) {
+        snprintf(text, sizeof text, "%.*e", ++digits, value);
     }
+    const int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+    if (exponent >= -4 && exponent < 16) {
+        snprintf(text, sizeof text, "%.*f", digits - exponent > 1 ? digits - exponent : 1, value);
+    }
+    ls_text_append(out, text);
 }
-
-/* ---- repr ---- */
 
 static bool is_printable(uint32_t c)
 {
@@ -70,308 +51,391 @@ static bool is_printable(uint32_t c)
     return c == ' ' || (category != LS_UNICODE_CN && category < SEPARATORS);
 }
 
-static void repr_text(ls_jv v, ls_text *out)
+/* Text in quotes, as a constant of Python or of JSON. */
+static void write_quoted(ls_jv v, const style *s, ls_text *out)
 {
-    const bool is_single = memchr(v.text, '\'', v.bytes) == NULL || memchr(v.text, '"', v.bytes) != NULL;
-    const char quote = is_single ? '\'' : '"';
+    static const char marks[] = "\\\n\r\t\f\b", names[] = "\\nrtfb";
+    const bool is_double =
+        s->is_json || (memchr(v.text, '\'', v.bytes) != NULL && memchr(v.text, '"', v.bytes) == NULL);
+    const char quote = is_double ? '"' : '\'';
     ls_text_append_bytes(out, &quote, 1);
     for (size_t at = 0; at < v.bytes;) {
         uint32_t c;
         const char *from = v.text + at;
         const unsigned length = ls_utf8_valid_decode(from, &c);
+        const char *mark = c > 0 && c < 128 ? strchr(marks, (int)c) : NULL;
+        const bool is_plain = s->is_json ? c >= 0x20 && (c < 0x7f || !s->is_ascii) : is_printable(c);
         at += length;
-        if (c == (uint8_t)quote || c == '\\') {
-            ls_text_printf(out, "\\%c", (char)c);
-        } else if (c == '\n' || c == '\r' || c == '\t') {
-            ls_text_append(out, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
-        } else if (is_printable(c)) {
+        if (c == (uint8_t)quote || (mark && (s->is_json || mark - marks < 4))) {
+            ls_text_printf(out, "\\%c", mark ? names[mark - marks] : quote);
+        } else if (is_plain) {
             ls_text_append_bytes(out, from, length);
+        } else if (s->is_json && c > 0xffff) {
+            ls_text_printf(out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + (c & 0x3ff));
+        } else if (c < 0x100 && !s->is_json) {
+            ls_text_printf(out, "\\x%02x", c);
         } else {
-            ls_text_printf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
+            ls_text_printf(out, c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
         }
     }
     ls_text_append_bytes(out, &quote, 1);
 }
 
-static void repr_items(ls_jinja_state *state, ls_jv v, ls_text *out)
+static void write_break(const style *s, ls_text *out)
 {
-    const bool is_list = v.kind == LS_JV_LIST;
-    ls_text_append(out, is_list ? "[" : "(");
-    for (size_t i = 0; i < v.list->count && !state->failed; i++) {
-        ls_text_append(out, i ? ", " : "");
-        ls_jv_repr(state, v.list->items[i], out);
+    if (s->indent.kind == LS_JV_STRING) {
+        ls_text_append(out, "\n");
+        for (size_t i = 0; i < s->level; i++) {
+            append(out, s->indent);
+        }
     }
-    ls_text_append(out, is_list ? "]" : v.list->count == 1 ? ",)" : ")");
 }
 
-static void repr_dict(ls_jinja_state *state, const ls_jinja_dict *dict, ls_text *out)
+static void write_key(ls_jinja *j, ls_jv key, style *s, ls_text *out)
 {
-    ls_text_append(out, "{");
-    for (size_t i = 0; i < dict->count && !state->failed; i++) {
-        ls_text_append(out, i ? ", " : "");
-        ls_jv_repr(state, dict->keys[i], out);
-        ls_text_append(out, ": ");
-        ls_jv_repr(state, dict->values[i], out);
+    const bool is_quoted = s->is_json && (ls_jv_is_number(key) || key.kind == LS_JV_NONE);
+    if (s->is_json && key.kind != LS_JV_STRING && !is_quoted) {
+        ls_jinja_refuse(j, "keys must be str, int, float, bool or None, not %s", ls_jv_type(key));
     }
-    ls_text_append(out, "}");
+    ls_text_append(out, is_quoted ? "\"" : "");
+    write(j, key, s, out);
+    ls_text_append(out, is_quoted ? "\"" : "");
+    append(out, s->key_separator);
 }
 
-static void repr_view(ls_jinja_state *state, ls_jv v, ls_text *out)
+/* The items of a list, tuple or dict, or of what is printed like one. */
+static void write_items(ls_jinja *j, ls_jv v, style *s, ls_text *out)
 {
-    static const char *const names[] = {"dict_keys(", "dict_values(", "dict_items("};
-    ls_text_append(out, names[v.bytes]);
-    repr_items(state, (ls_jv){.kind = LS_JV_LIST, .list = ls_jv_to_list(state, v)}, out);
-    ls_text_append(out, ")");
+    const bool is_dict = v.kind == LS_JV_DICT || v.kind == LS_JV_NAMESPACE;
+    const bool is_tuple = v.kind == LS_JV_TUPLE && !s->is_json;
+    const ls_jinja_list *list = is_dict && s->is_sorted ? ls_jinja_sorted(j, v.list, false) : v.list;
+    ls_text_append(out, is_dict ? "{" : is_tuple ? "(" : "[");
+    s->level++;
+    for (size_t i = 0; i < list->count && !j->failed; i++) {
+        if (i > 0) {
+            append(out, s->item_separator);
+        }
+        write_break(s, out);
+        if (is_dict) {
+            write_key(j, list->items[i++], s, out);
+        }
+        write(j, list->items[i], s, out);
+    }
+    s->level--;
+    if (list->count > 0) {
+        write_break(s, out);
+    }
+    ls_text_append(out, is_dict ? "}" : !is_tuple ? "]" : list->count == 1 ? ",)" : ")");
 }
 
-static void repr_object(ls_jinja_state *state, ls_jv v, ls_text *out)
+/* What has no JSON. */
+static void write_object(ls_jinja *j, ls_jv v, style *s, ls_text *out)
 {
-    size_t length;
-    switch (v.kind) {
-    case LS_JV_LIST:
-    case LS_JV_TUPLE:
-        repr_items(state, v, out);
-        break;
-    case LS_JV_DICT:
-        repr_dict(state, v.dict, out);
-        break;
-    case LS_JV_VIEW:
-        repr_view(state, v, out);
-        break;
-    case LS_JV_NAMESPACE:
+    static const char *const views[] = {"dict_keys(", "dict_values(", "dict_items("};
+    if (v.kind == LS_JV_VIEW) {
+        ls_text_append(out, views[v.bytes]);
+        write_items(j, v, s, out);
+        ls_text_append(out, ")");
+    } else if (v.kind == LS_JV_NAMESPACE) {
         ls_text_append(out, "<Namespace ");
-        repr_dict(state, v.dict, out);
+        write_items(j, v, s, out);
         ls_text_append(out, ">");
-        break;
-    case LS_JV_RANGE:
-        ls_text_printf(out, "range(%" PRId64 ", %" PRId64, v.range->start, v.range->stop);
-        ls_text_append(out, v.range->step == 1 ? ")" : "");
-        if (v.range->step != 1) {
-            ls_text_printf(out, ", %" PRId64 ")", v.range->step);
-        }
-        break;
-    case LS_JV_MACRO:
-        ls_text_append(out, "<Macro ");
-        if (v.macro->node->kind == LS_JINJA_MACRO) {
-            repr_text(v.macro->node->value, out);
-        } else {
-            ls_text_append(out, "anonymous");
-        }
-        ls_text_append(out, ">");
-        break;
-    case LS_JV_LOOP:
-        length = ls_jinja_loop_length(state, v.loop);
-        ls_text_printf(out, "<LoopContext %" PRId64 "/%zu>", v.loop->index0 + 1, length);
-        break;
-    default:
-        ls_jinja_unsupported(
-            state, "printing a %s (Python prints its address) is not supported; use |list or call it",
-            ls_jv_type(v));
+    } else if (v.kind == LS_JV_LOOP) {
+        ls_text_printf(out, "<LoopContext %" PRId64 "/%zu>", v.loop->index0 + 1,
+                       ls_jinja_loop_length(j, v.loop));
+    } else {
+        ls_jinja_unsupported(j, "printing a %s is not supported; use |list or call it", ls_jv_type(v));
     }
 }
 
-void ls_jv_repr(ls_jinja_state *state, ls_jv v, ls_text *out)
+static void write(ls_jinja *j, ls_jv v, style *s, ls_text *out)
 {
-    switch (v.kind) {
-    case LS_JV_UNDEFINED:
-        ls_text_append(out, "Undefined");
-        return;
-    case LS_JV_NONE:
-        ls_text_append(out, "None");
-        return;
-    case LS_JV_BOOL:
-        ls_text_append(out, v.truth ? "True" : "False");
-        return;
-    case LS_JV_INT:
-        ls_text_printf(out, "%" PRId64, v.integer);
-        return;
-    case LS_JV_FLOAT:
-        ls_jinja_float_repr(v.real, out);
-        return;
-    case LS_JV_STRING:
-        ls_jinja_spend(state, v.bytes);
-        ls_text_append(out, v.markup ? "Markup(" : "");
-        repr_text(v, out);
-        ls_text_append(out, v.markup ? ")" : "");
-        return;
-    default:
-        break;
-    }
-    ls_jinja_spend(state, 0);
+    ls_jinja_spend(j, v.kind == LS_JV_STRING ? v.bytes : 0);
     if (out->bytes > LS_JINJA_TEXT_MAX) {
-        ls_jinja_take(state, SIZE_MAX / 2);
+        ls_jinja_take(j, SIZE_MAX / 2);
     }
-    if (ls_jinja_enter(state)) {
-        repr_object(state, v, out);
-        state->depth--;
+    if (v.kind == LS_JV_NONE) {
+        ls_text_append(out, s->is_json ? "null" : "None");
+    } else if (v.kind == LS_JV_BOOL) {
+        ls_text_append(out, s->is_json ? (v.truth ? "true" : "false") : v.truth ? "True" : "False");
+    } else if (v.kind == LS_JV_INT) {
+        ls_text_printf(out, "%" PRId64, v.integer);
+    } else if (v.kind == LS_JV_FLOAT) {
+        write_float(v.real, s->is_json, out);
+    } else if (v.kind == LS_JV_STRING) {
+        ls_text_append(out, v.markup && !s->is_json ? "Markup(" : "");
+        write_quoted(v, s, out);
+        ls_text_append(out, v.markup && !s->is_json ? ")" : "");
+    } else if (v.kind == LS_JV_LIST || v.kind == LS_JV_TUPLE || v.kind == LS_JV_DICT) {
+        if (ls_jinja_enter(j)) {
+            write_items(j, v, s, out);
+            j->depth--;
+        }
+    } else if (s->is_json) {
+        ls_jinja_refuse(j, "Object of type %s is not JSON serializable", ls_jv_type(v));
+    } else if (v.kind == LS_JV_UNDEFINED) {
+        ls_text_append(out, "Undefined");
+    } else if (ls_jinja_enter(j)) {
+        write_object(j, v, s, out);
+        j->depth--;
     }
 }
 
-void ls_jv_print(ls_jinja_state *state, ls_jv v, ls_text *out)
+void ls_jv_repr(ls_jinja *j, ls_jv v, ls_text *out)
+{
+    style s = {.item_separator = ls_jv_text(", ", 2), .key_separator = ls_jv_text(": ", 2)};
+    write(j, v, &s, out);
+}
+
+void ls_jv_print(ls_jinja *j, ls_jv v, ls_text *out)
 {
     if (v.kind == LS_JV_STRING) {
-        ls_text_append_bytes(out, v.text, v.bytes);
+        append(out, v);
     } else if (v.kind != LS_JV_UNDEFINED) {
-        ls_jv_repr(state, v, out);
+        ls_jv_repr(j, v, out);
     }
 }
 
-ls_jv ls_jv_string(ls_jinja_state *state, ls_jv v)
+ls_jv ls_jv_string(ls_jinja *j, ls_jv v)
 {
+    ls_text text = {0};
     if (v.kind == LS_JV_STRING) {
         return v;
     }
-    ls_text text = {0};
-    ls_jv_print(state, v, &text);
-    return ls_jv_take_text(state, &text);
+    ls_jv_print(j, v, &text);
+    return ls_jv_take_text(j, &text);
 }
 
-/* ---- JSON ---- */
-
-typedef struct json_style {
-    ls_jv indent, item_separator, key_separator; /* indent: the text of one level, or none */
-    bool is_ascii, is_sorted;
-    size_t level;
-} json_style;
-
-static void json_value(ls_jinja_state *state, ls_jv v, json_style *style, ls_text *out);
-
-static void json_text(ls_jv v, const json_style *style, ls_text *out)
+ls_jv ls_jv_escape(ls_jinja *j, ls_jv v)
 {
-    static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
-    ls_text_append(out, "\"");
-    for (size_t at = 0; at < v.bytes;) {
-        uint32_t c;
-        const unsigned length = ls_utf8_valid_decode(v.text + at, &c);
-        const char *mark = c > 0 && c < 128 ? strchr(marks, (int)c) : NULL;
-        if (mark) {
-            ls_text_printf(out, "\\%c", names[mark - marks]);
-        } else if (c < 0x20 || (style->is_ascii && c > 0x7e && c < 0x10000)) {
-            ls_text_printf(out, "\\u%04x", c);
-        } else if (style->is_ascii && c > 0x7e) {
-            ls_text_printf(out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
-                           0xDC00 + ((c - 0x10000) & 0x3ff));
-        } else {
-            ls_text_append_bytes(out, v.text + at, length);
+    static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    static const char marks[] = "&<>'\"";
+    ls_text out = {0};
+    ls_jv text = ls_jv_string(j, v);
+    for (size_t i = 0; i < text.bytes && !text.markup; i++) {
+        const char *mark = text.text[i] ? strchr(marks, text.text[i]) : NULL;
+        append(&out, mark ? ls_jv_text(names[mark - marks], strlen(names[mark - marks]))
+                          : ls_jv_text(&text.text[i], 1));
+    }
+    text = text.markup ? text : ls_jv_take_text(j, &out);
+    text.markup = true;
+    return text;
+}
+
+/* parameters: ensure_ascii, indent, separators, sort_keys */
+ls_jv ls_jinja_json(ls_jinja *j, const ls_jinja_use *u)
+{
+    const ls_jv indent = u->given[1], separators = u->given[2];
+    const bool is_indented = ls_jv_is_whole(indent) || indent.kind == LS_JV_STRING;
+    style s = {.is_json = true,
+               .is_ascii = ls_jv_truth(j, u->given[0]),
+               .is_sorted = ls_jv_truth(j, u->given[3]),
+               .indent = ls_jv_is_whole(indent) ? ls_jv_binary(j, '*', ls_jv_text(" ", 1), indent) : indent,
+               .item_separator = ls_jv_text(", ", is_indented ? 1 : 2),
+               .key_separator = ls_jv_text(": ", 2)};
+    if (!is_indented && !ls_jv_is_absent(indent) && indent.kind != LS_JV_NONE) {
+        return ls_jinja_refuse(j, "indent must be a number or text, not %s", ls_jv_type(indent));
+    }
+    if (!ls_jv_is_absent(separators) && separators.kind != LS_JV_NONE) {
+        const ls_jinja_list pair = ls_jv_items(j, separators);
+        if (pair.count != 2 || pair.items[0].kind != LS_JV_STRING || pair.items[1].kind != LS_JV_STRING) {
+            return ls_jinja_refuse(j, "separators must be two texts");
         }
-        at += length;
+        s.item_separator = pair.items[0];
+        s.key_separator = pair.items[1];
     }
-    ls_text_append(out, "\"");
+    ls_text out = {0};
+    write(j, u->self, &s, &out);
+    return ls_jv_take_text(j, &out);
 }
 
-static void json_number(ls_jv v, ls_text *out)
+/* ---- text % values ---- */
+
+enum { SIZE_DIGITS_MAX = 3 };
+
+typedef struct percent {
+    ls_jinja *j;
+    ls_jv format, values;
+    size_t at, used;
+} percent;
+
+/* Goes past the characters at `at` that are among `wanted`. */
+static ls_jv span(percent *p, const char *wanted)
 {
-    if (v.kind == LS_JV_FLOAT && !isfinite(v.real)) {
-        ls_text_append(out, isnan(v.real) ? "NaN" : v.real < 0 ? "-Infinity" : "Infinity");
-    } else if (v.kind == LS_JV_FLOAT) {
-        ls_jinja_float_repr(v.real, out);
-    } else if (v.kind == LS_JV_BOOL) {
-        ls_text_append(out, v.truth ? "true" : "false");
-    } else {
-        ls_text_printf(out, "%" PRId64, v.integer);
+    const size_t from = p->at;
+    while (p->at < p->format.bytes && p->format.text[p->at] && strchr(wanted, p->format.text[p->at])) {
+        p->at++;
     }
+    return ls_jv_part(p->format, from, p->at);
 }
 
-static void json_key(ls_jinja_state *state, ls_jv key, const json_style *style, ls_text *out)
+/* The value of "(key)", which begins at `at`, or the next one. */
+static ls_jv next_value(percent *p, bool is_keyed)
 {
-    ls_text text = {0};
-    if (key.kind == LS_JV_STRING) {
-        json_text(key, style, out);
+    const bool is_tuple = p->values.kind == LS_JV_TUPLE;
+    if (!is_keyed) {
+        p->used++;
+        return p->used > (is_tuple ? p->values.list->count : 1)
+                   ? ls_jinja_refuse(p->j, "not enough arguments for format string")
+               : is_tuple ? p->values.list->items[p->used - 1]
+                          : p->values;
+    }
+    const char *from = p->format.text + p->at + 1, *end = memchr(from, ')', p->format.bytes - p->at - 1);
+    if (p->values.kind != LS_JV_DICT || !end) {
+        return ls_jinja_refuse(p->j, "format requires a mapping, and a key in brackets");
+    }
+    const ls_jv key = ls_jv_text(from, (size_t)(end - from)),
+                *found = ls_jinja_get(p->j, p->values.list, key);
+    p->at += key.bytes + 2;
+    return found ? *found : ls_jinja_refuse(p->j, "KeyError: '%.*s'", LS_JV_PRINT(key));
+}
+
+/* A number, with the flags and sizes of `size`, which C has too. */
+static void percent_number(ls_jinja *j, ls_jv size, char type, ls_jv value, ls_text *out)
+{
+    const bool is_real = strchr("eEfFgG", type) != NULL;
+    const double real = ls_jv_is_number(value) ? ls_jv_real(value) : 0.0;
+    char format[32];
+    if (!ls_jv_is_number(value) || (strchr("xXo", type) && value.kind == LS_JV_FLOAT)) {
+        ls_jinja_refuse(j, "%%%c format: a number is required, not %s", type, ls_jv_type(value));
         return;
     }
-    if (ls_jv_is_number(key)) {
-        json_number(key, &text);
-    } else if (key.kind == LS_JV_NONE) {
-        ls_text_append(&text, "null");
+    const int64_t whole = is_real                     ? 0
+                          : value.kind != LS_JV_FLOAT ? ls_jv_whole(value)
+                          : fabs(real) < 0x1p63       ? (int64_t)real
+                                                      : INT64_MIN;
+    /* What C and Python write in different ways, or C can't. */
+    if (!isfinite(real) || whole == INT64_MIN || (whole < 0 && strchr("xXo", type)) ||
+        (!is_real && memchr(size.text, '.', size.bytes))) {
+        ls_jinja_unsupported(j, "formatting this number with %%%.*s%c is not supported", LS_JV_PRINT(size),
+                             type);
+    } else if (is_real) {
+        snprintf(format, sizeof format, "%%%.*s%c", LS_JV_PRINT(size), type);
+        ls_text_printf(out, format, real);
     } else {
-        ls_jinja_refuse(state, "keys must be str, int, float, bool or None, not %s", ls_jv_type(key));
-    }
-    ls_text_printf(out, "\"%s\"", ls_text_string(&text));
-    ls_text_release(&text);
-}
-
-static void json_break(const json_style *style, ls_text *out)
-{
-    if (style->indent.kind == LS_JV_STRING) {
-        ls_text_append(out, "\n");
-        for (size_t i = 0; i < style->level; i++) {
-            ls_text_append_bytes(out, style->indent.text, style->indent.bytes);
-        }
+        snprintf(format, sizeof format, "%%%.*sj%c", LS_JV_PRINT(size), type == 'u' ? 'd' : type);
+        ls_text_printf(out, format, (intmax_t)whole);
     }
 }
 
-static void json_container(ls_jinja_state *state, ls_jv v, json_style *style, ls_text *out)
+static void percent_text(ls_jinja *j, ls_jv flags, int width, int precision, ls_jv text, ls_text *out)
 {
-    const bool is_dict = v.kind == LS_JV_DICT;
-    const size_t count = is_dict ? v.dict->count : v.list->count;
-    const ls_jinja_list *order = is_dict && style->is_sorted ? ls_jinja_sorted_keys(state, v.dict) : NULL;
-    ls_text_append(out, is_dict ? "{" : "[");
-    style->level++;
-    for (size_t i = 0; i < count && !state->failed; i++) {
-        if (i > 0) {
-            ls_text_append_bytes(out, style->item_separator.text, style->item_separator.bytes);
-        }
-        json_break(style, out);
-        if (!is_dict) {
-            json_value(state, v.list->items[i], style, out);
-            continue;
-        }
-        const ls_jv key = order ? order->items[i] : v.dict->keys[i];
-        json_key(state, key, style, out);
-        ls_text_append_bytes(out, style->key_separator.text, style->key_separator.bytes);
-        json_value(state, order ? *ls_jinja_dict_find(state, v.dict, key) : v.dict->values[i], style, out);
+    if (precision >= 0) {
+        text.bytes = (uint32_t)ls_jinja_offset(text, (size_t)precision);
     }
-    style->level--;
-    if (count > 0) {
-        json_break(style, out);
-    }
-    ls_text_append(out, is_dict ? "}" : "]");
+    ls_jinja_pad(j, out, text, width, ls_jv_text(" ", 1), memchr(flags.text, '-', flags.bytes) ? 'l' : 'r');
 }
 
-static void json_value(ls_jinja_state *state, ls_jv v, json_style *style, ls_text *out)
+/* What follows a percent sign. */
+static void one_percent(percent *p, ls_text *out)
 {
-    ls_jinja_spend(state, v.kind == LS_JV_STRING ? v.bytes : 0);
-    if (out->bytes > LS_JINJA_TEXT_MAX) {
-        ls_jinja_take(state, SIZE_MAX / 2);
+    const bool is_keyed = p->at < p->format.bytes && p->format.text[p->at] == '(';
+    ls_jv value = is_keyed ? next_value(p, true) : ls_jv_none();
+    const size_t from = p->at;
+    const ls_jv flags = span(p, "0- +"), width = span(p, "0123456789"), dot = span(p, ".");
+    const ls_jv precision = span(p, "0123456789");
+    const ls_jv size = ls_jv_part(p->format, from, p->at);
+    const char type = p->at < p->format.bytes ? p->format.text[p->at++] : 0;
+    if (type == '%') {
+        ls_text_append(out, "%");
+        return;
     }
-    if (v.kind == LS_JV_STRING) {
-        json_text(v, style, out);
-    } else if (ls_jv_is_number(v)) {
-        json_number(v, out);
-    } else if (v.kind == LS_JV_NONE) {
-        ls_text_append(out, "null");
-    } else if (v.kind != LS_JV_LIST && v.kind != LS_JV_TUPLE && v.kind != LS_JV_DICT) {
-        ls_jinja_refuse(state, "Object of type %s is not JSON serializable", ls_jv_type(v));
-    } else if (ls_jinja_enter(state)) {
-        json_container(state, v, style, out);
-        state->depth--;
+    if (width.bytes > SIZE_DIGITS_MAX || precision.bytes > SIZE_DIGITS_MAX - 1 || flags.bytes > 4 ||
+        dot.bytes > 1 || !type || !strchr("srdiuxXoeEfFgG", type)) {
+        const bool is_python = type && strchr("srdiuxXoeEfFgG#*hlLca", type);
+        ls_jinja_fail(p->j, is_python ? LS_ERR_UNSUPPORTED : LS_ERR_DATA,
+                      "%%%.*s%c in a format is not supported", LS_JV_PRINT(size), type ? type : '?');
+        return;
+    }
+    value = is_keyed ? value : next_value(p, false);
+    if (p->j->failed) {
+        return;
+    }
+    if (type != 's' && type != 'r') {
+        percent_number(p->j, size, type, value, out);
+        return;
+    }
+    ls_text text = {0};
+    (type == 's' ? ls_jv_print : ls_jv_repr)(p->j, value, &text);
+    percent_text(p->j, flags, (int)strtol(width.text, NULL, 10),
+                 dot.bytes ? (int)strtol(precision.text, NULL, 10) : -1, ls_jv_take_text(p->j, &text), out);
+}
+
+ls_jv ls_jinja_percent(ls_jinja *j, ls_jv format, ls_jv values)
+{
+    percent p = {.j = j, .format = format, .values = values};
+    const bool is_mapping = values.kind == LS_JV_DICT || values.kind == LS_JV_LIST ||
+                            values.kind == LS_JV_RANGE || values.kind == LS_JV_UNDEFINED;
+    ls_text out = {0};
+    if (format.markup) {
+        return ls_jinja_unsupported(j, "formats marked as safe are not supported");
+    }
+    while (p.at < format.bytes && !j->failed) {
+        if (format.text[p.at++] == '%') {
+            one_percent(&p, &out);
+        } else {
+            ls_text_append_bytes(&out, &format.text[p.at - 1], 1);
+        }
+    }
+    if (!is_mapping && p.used < (values.kind == LS_JV_TUPLE ? values.list->count : 1)) {
+        ls_jinja_refuse(j, "not all arguments converted during string formatting");
+    }
+    return ls_jv_take_text(j, &out);
+}
+
+/* ---- text.format(...) ---- */
+
+/* A field without its brackets: a name, a number, or nothing for the next value, and !r. */
+static void one_field(ls_jinja *j, const ls_jinja_args *args, ls_jv field, size_t *next, ls_text *out)
+{
+    const bool is_repr = field.bytes >= 2 && memcmp(field.text + field.bytes - 2, "!r", 2) == 0;
+    const ls_jv name = ls_jv_part(field, 0, field.bytes - (is_repr ? 2 : 0));
+    const ls_jv *found = ls_jinja_get(j, args->keywords, name);
+    const bool is_automatic = name.bytes == 0;
+    size_t index = is_automatic ? *next : 0, digits = 0;
+    for (; digits < name.bytes && digits < 9 && strchr("0123456789", name.text[digits]); digits++) {
+        index = 10 * index + (size_t)(name.text[digits] - '0');
+    }
+    if (digits == name.bytes) {
+        found = index < args->count ? &args->positional[index] : NULL;
+        if (is_automatic ? *next == SIZE_MAX : *next > 0 && *next != SIZE_MAX) {
+            ls_jinja_refuse(j, "cannot mix automatic and numbered fields in format()");
+        }
+        *next = is_automatic ? *next + 1 : SIZE_MAX;
+    }
+    for (size_t i = 0; i < name.bytes; i++) {
+        if (name.text[i] && strchr(":!{.[", name.text[i])) {
+            ls_jinja_unsupported(
+                j, "the field {%.*s} of format() is not supported: it may have a name or number, and !r",
+                LS_JV_PRINT(field));
+        }
+    }
+    if (!found) {
+        ls_jinja_refuse(j, "format() has no value for the field {%.*s}", LS_JV_PRINT(field));
+    } else if (!j->failed) {
+        (is_repr ? ls_jv_repr : ls_jv_print)(j, *found, out);
     }
 }
 
-/* options: ensure_ascii, indent, separators, sort_keys */
-void ls_jinja_json(ls_jinja_state *state, ls_jv v, const ls_jv *options, ls_text *out)
+ls_jv ls_jinja_format(ls_jinja *j, const ls_jinja_use *u)
 {
-    const ls_jv indent = options[1], separators = options[2];
-    json_style style = {.is_ascii = ls_jv_truth(state, options[0]),
-                        .is_sorted = ls_jv_truth(state, options[3])};
-    if (ls_jv_is_whole(indent)) {
-        const int64_t width = ls_jv_whole(indent) < 0 ? 0 : ls_jv_whole(indent);
-        style.indent = ls_jv_binary(state, '*', ls_jv_text(" ", 1), ls_jv_int(width));
-    } else if (indent.kind == LS_JV_STRING) {
-        style.indent = indent;
-    } else if (!ls_jv_is_absent(indent) && indent.kind != LS_JV_NONE) {
-        ls_jinja_refuse(state, "indent must be a number or text, not %s", ls_jv_type(indent));
-    }
-    style.item_separator = style.indent.kind == LS_JV_STRING ? ls_jv_text(",", 1) : ls_jv_text(", ", 2);
-    style.key_separator = ls_jv_text(": ", 2);
-    if (!ls_jv_is_absent(separators) && separators.kind != LS_JV_NONE) {
-        const ls_jinja_list *pair = ls_jv_to_list(state, separators);
-        if (pair->count != 2 || pair->items[0].kind != LS_JV_STRING || pair->items[1].kind != LS_JV_STRING) {
-            ls_jinja_refuse(state, "separators must be two texts");
-            return;
+    const ls_jv text = u->self;
+    ls_text out = {0};
+    size_t next = 0;
+    for (size_t at = 0; at < text.bytes && !j->failed;) {
+        const char c = text.text[at++];
+        const bool is_double = at < text.bytes && text.text[at] == c;
+        const char *end = c == '{' && !is_double ? memchr(text.text + at, '}', text.bytes - at) : NULL;
+        if (end) {
+            const ls_jv field = ls_jv_part(text, at, (size_t)(end - text.text));
+            one_field(j, u->args, field, &next, &out);
+            at += field.bytes + 1;
+        } else if ((c == '{' || c == '}') && !is_double) {
+            ls_jinja_refuse(j, "a single '%c' in a format string", c);
+        } else {
+            ls_text_append_bytes(&out, &c, 1);
+            at += c == '{' || c == '}';
         }
-        style.item_separator = pair->items[0];
-        style.key_separator = pair->items[1];
     }
-    json_value(state, v, &style, out);
+    return ls_jv_take_text(j, &out);
 }

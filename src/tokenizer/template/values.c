@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Values: making, comparing and iterating them, with Python's rules. */
+/* Values: making, comparing and iterating them, and what is in them, with Python's rules. */
 #include "tokenizer/template/jinja.h"
 #include "tokenizer/unicode.h"
 
@@ -7,113 +7,127 @@
 
 /* ---- the state ---- */
 
-ls_jv ls_jinja_fail(ls_jinja_state *state, ls_status status, const char *format, ...)
+ls_jv ls_jinja_fail(ls_jinja *j, ls_status status, const char *format, ...)
 {
-    if (!state->failed) {
+    if (!j->failed) {
         ls_text text = {0};
         va_list args;
         va_start(args, format);
         ls_text_vprintf(&text, format, args);
         va_end(args);
-        state->failed = ls_fail(status, "%s, line %u: %s", state->name, state->line, ls_text_string(&text));
+        j->failed = ls_fail(status, "%s, line %u: %s", j->name, j->line, ls_text_string(&text));
         ls_text_release(&text);
     }
     return ls_jv_undefined();
 }
 
-void ls_jinja_spend(ls_jinja_state *state, size_t bytes)
+void ls_jinja_spend(ls_jinja *j, size_t bytes)
 {
-    state->steps += 1 + bytes / 64;
-    if (state->steps > LS_CHAT_STEPS_MAX && !state->failed) {
-        ls_jinja_refuse(state, "the template takes more than %d steps", LS_CHAT_STEPS_MAX);
+    j->steps += 1 + bytes / 64;
+    if (j->steps > LS_CHAT_STEPS_MAX) {
+        ls_jinja_refuse(j, "the template takes more than %d steps", LS_CHAT_STEPS_MAX);
     }
 }
 
-void *ls_jinja_take(ls_jinja_state *state, size_t bytes)
+void *ls_jinja_take(ls_jinja *j, size_t bytes)
 {
-    if (bytes > LS_CHAT_MEMORY_MAX || state->memory + bytes > LS_CHAT_MEMORY_MAX) {
-        ls_jinja_refuse(state, "the template needs more than %d MiB", LS_CHAT_MEMORY_MAX >> 20);
+    if (bytes > LS_CHAT_MEMORY_MAX || j->memory + bytes > LS_CHAT_MEMORY_MAX) {
+        ls_jinja_refuse(j, "the template needs more than %d MiB", LS_CHAT_MEMORY_MAX >> 20);
         if (bytes > 4096) {
             return NULL;
         }
     }
-    state->memory += bytes + 16;
-    return ls_arena_alloc(&state->arena, bytes);
+    j->memory += bytes + 16;
+    return ls_arena_alloc(&j->arena, bytes);
 }
 
-bool ls_jinja_enter(ls_jinja_state *state)
+bool ls_jinja_enter(ls_jinja *j)
 {
-    if (state->failed) {
-        return false;
-    }
-    if (state->depth >= LS_CHAT_DEPTH_MAX) {
-        ls_jinja_refuse(state, "more than %d levels of calls, expressions or data inside each other",
+    if (j->depth >= LS_CHAT_DEPTH_MAX) {
+        ls_jinja_refuse(j, "more than %d levels of calls, expressions or data inside each other",
                         LS_CHAT_DEPTH_MAX);
-        return false;
     }
-    state->depth++;
-    return true;
+    j->depth += !j->failed;
+    return !j->failed;
 }
 
-/* ---- making ---- */
-
-ls_jv ls_jv_copy(ls_jinja_state *state, const char *text, size_t bytes)
+void *ls_jinja_grow(ls_jinja *j, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
-    char *copy = ls_jinja_take(state, bytes + 1);
-    if (!copy) {
-        return ls_jv_text("", 0);
+    if (count == *capacity) {
+        *capacity = count ? 2 * count : 8;
+        void *grown = ls_arena_alloc(&j->arena, ls_arena_mul(*capacity, item_bytes));
+        if (count > 0) {
+            memcpy(grown, items, count * item_bytes);
+        }
+        items = grown;
     }
-    if (bytes > 0) {
-        memcpy(copy, text, bytes);
-    }
-    return ls_jv_text(copy, bytes);
+    return items;
 }
 
-ls_jv ls_jv_take_text(ls_jinja_state *state, ls_text *text)
+int ls_jinja_word(const char *words, ls_jv name)
 {
-    const ls_jv v = ls_jv_copy(state, text->data, text->bytes);
+    for (int i = 0; *words && name.bytes > 0; i++) {
+        if (*words == *name.text && strncmp(words, name.text, name.bytes) == 0 &&
+            (words[name.bytes] == ' ' || words[name.bytes] == '\0')) {
+            return i;
+        }
+        while (*words && *words++ != ' ') {
+        }
+    }
+    return -1;
+}
+
+/* ---- text and lists ---- */
+
+ls_jv ls_jv_take_text(ls_jinja *j, ls_text *text)
+{
+    char *copy = ls_jinja_take(j, text->bytes + 1);
+    const ls_jv v = ls_jv_text(copy ? copy : "", copy ? text->bytes : 0);
+    if (v.bytes > 0) {
+        memcpy(copy, text->data, text->bytes);
+    }
     ls_text_release(text);
     return v;
 }
 
 /* A text that is built up piece by piece keeps room at its end: each piece is copied once. */
-ls_jv ls_jv_join(ls_jinja_state *state, ls_jv a, ls_jv b)
+ls_jv ls_jv_join(ls_jinja *j, ls_jv a, ls_jv b)
 {
     const size_t bytes = (size_t)a.bytes + b.bytes;
-    ls_jinja_spend(state, b.bytes);
+    ls_jinja_spend(j, b.bytes);
     if (b.bytes == 0 || a.bytes == 0) {
         return a.bytes == 0 ? b : a;
     }
-    if (!(state->growing && a.text == state->growing && a.bytes == state->growing_bytes &&
-          bytes <= state->growing_capacity)) {
-        ls_jinja_spend(state, a.bytes);
+    const bool is_growing = a.text == j->growing && a.bytes == j->growing_bytes;
+    if (!is_growing || bytes > j->growing_capacity) {
+        ls_jinja_spend(j, a.bytes);
         const size_t capacity = bytes < 256 ? bytes : 2 * bytes;
-        char *grown = ls_jinja_take(state, capacity);
+        char *grown = ls_jinja_take(j, capacity);
         if (!grown) {
             return a;
         }
         memcpy(grown, a.text, a.bytes);
-        state->growing = grown;
-        state->growing_capacity = capacity;
+        j->growing = grown;
+        j->growing_capacity = capacity;
     }
-    memcpy(state->growing + a.bytes, b.text, b.bytes);
-    state->growing_bytes = bytes;
-    return ls_jv_text(state->growing, bytes);
+    memcpy(j->growing + a.bytes, b.text, b.bytes);
+    j->growing_bytes = bytes;
+    return ls_jv_text(j->growing, bytes);
 }
 
-ls_jv ls_jv_list(ls_jinja_state *state, ls_jv_kind kind, size_t capacity)
+ls_jinja_list *ls_jinja_list_new(ls_jinja *j, size_t capacity)
 {
-    ls_jinja_list *list = ls_jinja_take(state, sizeof *list);
-    list->items = capacity > 0 ? ls_jinja_take(state, capacity * sizeof(ls_jv)) : NULL;
+    ls_jinja_list *list = ls_jinja_take(j, sizeof *list);
+    list->items = capacity > 0 ? ls_jinja_take(j, capacity * sizeof(ls_jv)) : NULL;
     list->capacity = list->items ? capacity : 0;
-    return (ls_jv){.kind = kind, .list = list};
+    return list;
 }
 
-void ls_jv_push(ls_jinja_state *state, ls_jinja_list *list, ls_jv item)
+void ls_jv_push(ls_jinja *j, ls_jinja_list *list, ls_jv item)
 {
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity ? 2 * list->capacity : 8;
-        ls_jv *grown = ls_jinja_take(state, capacity * sizeof *grown);
+        ls_jv *grown = ls_jinja_take(j, capacity * sizeof *grown);
         if (!grown) {
             return;
         }
@@ -126,110 +140,122 @@ void ls_jv_push(ls_jinja_state *state, ls_jinja_list *list, ls_jv item)
     list->items[list->count++] = item;
 }
 
-ls_jv ls_jv_pair(ls_jinja_state *state, ls_jv first, ls_jv second)
+void ls_jinja_reverse(ls_jinja_list *list)
 {
-    const ls_jv pair = ls_jv_list(state, LS_JV_TUPLE, 2);
-    ls_jv_push(state, pair.list, first);
-    ls_jv_push(state, pair.list, second);
-    return pair;
+    for (size_t i = 0; i < list->count / 2; i++) {
+        const ls_jv item = list->items[i];
+        list->items[i] = list->items[list->count - 1 - i];
+        list->items[list->count - 1 - i] = item;
+    }
+}
+
+ls_jv ls_jv_missing(ls_jinja *j, const char *hint)
+{
+    ls_jinja_missing *missing = ls_jinja_take(j, sizeof *missing);
+    missing->hint = hint;
+    return (ls_jv){.kind = LS_JV_UNDEFINED, .missing = missing};
+}
+
+ls_jv ls_jv_fail_undefined(ls_jinja *j, ls_jv v)
+{
+    const ls_jinja_missing *missing = v.missing;
+    if (!missing || missing->hint) {
+        return ls_jinja_refuse(j, "%s", missing ? missing->hint : "a value is undefined");
+    }
+    ls_text name = {0};
+    ls_jv_repr(j, missing->name, &name);
+    const char *text = ls_text_string(&name), *type = ls_jv_type(missing->object);
+    if (missing->is_unsafe) {
+        ls_jinja_refuse(j, "access to attribute %s of '%s' object is unsafe.", text, type);
+    } else if (missing->object.kind == LS_JV_UNDEFINED) {
+        ls_jinja_refuse(j, "%s is undefined", text);
+    } else if (missing->object.kind == LS_JV_NONE) {
+        ls_jinja_refuse(j, "'None' has no attribute %s", text);
+    } else if (missing->name.kind == LS_JV_STRING) {
+        ls_jinja_refuse(j, "'%s object' has no attribute %s", type, text);
+    } else {
+        ls_jinja_refuse(j, "%s object has no element %s", type, text);
+    }
+    ls_text_release(&name);
+    return ls_jv_undefined();
 }
 
 /* ---- dicts ---- */
 
-bool ls_jv_is_hashable(ls_jv v)
+static bool is_hashable(ls_jv v)
 {
-    if (v.kind == LS_JV_TUPLE) {
-        for (size_t i = 0; i < v.list->count; i++) {
-            if (!ls_jv_is_hashable(v.list->items[i])) {
-                return false;
-            }
+    for (size_t i = 0; v.kind == LS_JV_TUPLE && i < v.list->count; i++) {
+        if (!is_hashable(v.list->items[i])) {
+            return false;
         }
     }
     return v.kind != LS_JV_LIST && v.kind != LS_JV_DICT && v.kind != LS_JV_VIEW;
 }
 
-ls_jinja_dict *ls_jinja_dict_new(ls_jinja_state *state, size_t capacity)
+/* They are searched one after the other: the entries of messages and tools are few. */
+const ls_jv *ls_jinja_get(ls_jinja *j, const ls_jinja_list *dict, ls_jv key)
 {
-    ls_jinja_dict *dict = ls_jinja_take(state, sizeof *dict);
-    dict->keys = capacity > 0 ? ls_jinja_take(state, 2 * capacity * sizeof(ls_jv)) : NULL;
-    dict->capacity = dict->keys ? capacity : 0;
-    dict->values = dict->keys ? dict->keys + capacity : NULL;
-    return dict;
-}
-
-static size_t find_entry(ls_jinja_state *state, const ls_jinja_dict *dict, ls_jv key)
-{
-    ls_jinja_spend(state, 8 * dict->count);
-    for (size_t i = 0; i < dict->count; i++) {
-        const ls_jv other = dict->keys[i];
-        if (key.kind == LS_JV_STRING && other.kind == LS_JV_STRING
-                ? key.bytes == other.bytes && memcmp(key.text, other.text, key.bytes) == 0
-                : ls_jv_equal(state, other, key)) {
-            return i;
+    ls_jinja_spend(j, dict ? 4 * dict->count : 0);
+    for (size_t i = 0; dict && i < dict->count; i += 2) {
+        const ls_jv other = dict->items[i];
+        if (key.kind == LS_JV_STRING && other.kind == LS_JV_STRING ? ls_jv_same_text(key, other)
+                                                                   : ls_jv_equal(j, other, key)) {
+            return &dict->items[i + 1];
         }
     }
-    return SIZE_MAX;
+    return NULL;
 }
 
-const ls_jv *ls_jinja_dict_find(ls_jinja_state *state, const ls_jinja_dict *dict, ls_jv key)
+void ls_jinja_set(ls_jinja *j, ls_jinja_list *dict, ls_jv key, ls_jv value)
 {
-    const size_t entry = ls_jv_is_hashable(key) ? find_entry(state, dict, key) : SIZE_MAX;
-    return entry == SIZE_MAX ? NULL : &dict->values[entry];
+    const ls_jv *found = ls_jinja_get(j, dict, key);
+    if (!is_hashable(key)) {
+        ls_jinja_refuse(j, "a %s can't be the key of a dict", ls_jv_type(key));
+    } else if (found) {
+        dict->items[found - dict->items] = value;
+    } else {
+        ls_jv_push(j, dict, key);
+        ls_jv_push(j, dict, value);
+        dict->count -= dict->count % 2; /* the second one found no memory */
+    }
 }
 
-void ls_jinja_dict_set(ls_jinja_state *state, ls_jinja_dict *dict, ls_jv key, ls_jv value)
+ls_jv ls_jv_view(ls_jinja *j, const ls_jinja_list *dict, enum ls_jv_view what)
 {
-    if (!ls_jv_is_hashable(key)) {
-        ls_jinja_refuse(state, "a %s can't be the key of a dict", ls_jv_type(key));
-        return;
-    }
-    const size_t entry = find_entry(state, dict, key);
-    if (entry != SIZE_MAX) {
-        dict->values[entry] = value;
-        return;
-    }
-    if (dict->count == dict->capacity) {
-        const size_t capacity = dict->capacity ? 2 * dict->capacity : 4;
-        ls_jv *grown = ls_jinja_take(state, 2 * capacity * sizeof *grown);
-        if (!grown) {
-            return;
+    ls_jinja_list *view = ls_jinja_list_new(j, dict->count / 2);
+    ls_jinja_spend(j, 8 * dict->count);
+    for (size_t i = 0; i < dict->count && !j->failed; i += 2) {
+        ls_jv item = dict->items[i + (what == LS_JV_VALUES)];
+        if (what == LS_JV_ITEMS) {
+            item = ls_jv_of(LS_JV_TUPLE, ls_jinja_list_new(j, 2));
+            ls_jv_push(j, item.list, dict->items[i]);
+            ls_jv_push(j, item.list, dict->items[i + 1]);
         }
-        if (dict->count > 0) {
-            memcpy(grown, dict->keys, dict->count * sizeof *grown);
-            memcpy(grown + capacity, dict->values, dict->count * sizeof *grown);
-        }
-        dict->keys = grown;
-        dict->values = grown + capacity;
-        dict->capacity = capacity;
+        ls_jv_push(j, view, item);
     }
-    dict->keys[dict->count] = key;
-    dict->values[dict->count++] = value;
+    return (ls_jv){.kind = LS_JV_VIEW, .bytes = what, .list = view};
 }
 
-/* ---- from JSON ---- */
-
-static ls_jv of_container(ls_jinja_state *state, const json_t *json)
+static ls_jv of_container(ls_jinja *j, const json_t *json)
 {
-    if (json_is_array(json)) {
-        const ls_jv list = ls_jv_list(state, LS_JV_LIST, json_array_size(json));
-        for (size_t i = 0; i < json_array_size(json); i++) {
-            ls_jv_push(state, list.list, ls_jv_of_json(state, json_array_get(json, i)));
-        }
-        return list;
+    ls_jinja_list *list =
+        ls_jinja_list_new(j, json_is_array(json) ? json_array_size(json) : 2 * json_object_size(json));
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        ls_jv_push(j, list, ls_jv_of_json(j, json_array_get(json, i)));
     }
-    ls_jinja_dict *dict = ls_jinja_dict_new(state, json_object_size(json));
-    void *iterator = json_object_iter((json_t *)(uintptr_t)json);
-    for (; iterator && dict->keys; iterator = json_object_iter_next((json_t *)(uintptr_t)json, iterator)) {
-        /* Keys of an object differ: no search for an older one. */
-        dict->keys[dict->count] =
-            ls_jv_text(json_object_iter_key(iterator), json_object_iter_key_len(iterator));
-        dict->values[dict->count++] = ls_jv_of_json(state, json_object_iter_value(iterator));
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    {
+        ls_jv_push(j, list, ls_jv_text(key, json_object_iter_key_len(json_object_key_to_iter(key))));
+        ls_jv_push(j, list, ls_jv_of_json(j, value));
     }
-    return (ls_jv){.kind = LS_JV_DICT, .dict = dict};
+    return ls_jv_of(json_is_array(json) ? LS_JV_LIST : LS_JV_DICT, list);
 }
 
-ls_jv ls_jv_of_json(ls_jinja_state *state, const json_t *json)
+ls_jv ls_jv_of_json(ls_jinja *j, const json_t *json)
 {
+    ls_jv v = ls_jv_none();
     switch (json_typeof(json)) {
     case JSON_STRING:
         return ls_jv_text(json_string_value(json), json_string_length(json));
@@ -237,19 +263,17 @@ ls_jv ls_jv_of_json(ls_jinja_state *state, const json_t *json)
         return ls_jv_int(json_integer_value(json));
     case JSON_REAL:
         return ls_jv_float(json_real_value(json));
-    case JSON_NULL:
-        return ls_jv_none();
     case JSON_TRUE:
     case JSON_FALSE:
         return ls_jv_bool(json_is_true(json));
-    default:
+    case JSON_NULL:
         break;
+    default:
+        if (ls_jinja_enter(j)) {
+            v = of_container(j, json);
+            j->depth--;
+        }
     }
-    if (!ls_jinja_enter(state)) {
-        return ls_jv_none();
-    }
-    const ls_jv v = of_container(state, json);
-    state->depth--;
     return v;
 }
 
@@ -257,41 +281,31 @@ ls_jv ls_jv_of_json(ls_jinja_state *state, const json_t *json)
 
 const char *ls_jv_type(ls_jv v)
 {
-    static const char *const names[] = {"Undefined", "NoneType",   "bool",      "int",   "float",
-                                        "str",       "list",       "tuple",     "dict",  "dict view",
-                                        "range",     "generator",  "Namespace", "Macro", "function",
-                                        "method",    "LoopContext"};
+    static const char *const names[] = {
+        "Undefined", "NoneType",  "bool", "int",       "float", "str",      "list",   "tuple",      "range",
+        "dict view", "generator", "dict", "Namespace", "Macro", "function", "method", "LoopContext"};
     return v.kind == LS_JV_STRING && v.markup ? "Markup" : names[v.kind];
 }
 
-bool ls_jv_length(ls_jinja_state *state, ls_jv v, size_t *length_out)
+bool ls_jv_length(ls_jinja *j, ls_jv v, size_t *length_out)
 {
-    switch (v.kind) {
-    case LS_JV_UNDEFINED:
-        *length_out = 0;
-        return true;
-    case LS_JV_STRING:
-        ls_jinja_spend(state, v.bytes);
+    if (v.kind == LS_JV_STRING) {
+        ls_jinja_spend(j, v.bytes);
         *length_out = ls_jinja_characters(v);
-        return true;
-    case LS_JV_LIST:
-    case LS_JV_TUPLE:
+    } else if (v.kind >= LS_JV_LIST && v.kind <= LS_JV_VIEW) {
         *length_out = v.list->count;
-        return true;
-    case LS_JV_DICT:
-    case LS_JV_VIEW:
-        *length_out = v.dict->count;
-        return true;
-    case LS_JV_RANGE:
-        *length_out = v.range->count;
-        return true;
-    default:
-        return false;
+    } else if (v.kind == LS_JV_LOOP) {
+        *length_out = ls_jinja_loop_length(j, v.loop);
+    } else {
+        *length_out = v.kind == LS_JV_DICT ? v.list->count / 2 : 0;
+        return v.kind == LS_JV_DICT || v.kind == LS_JV_UNDEFINED;
     }
+    return true;
 }
 
-bool ls_jv_truth(ls_jinja_state *state, ls_jv v)
+bool ls_jv_truth(ls_jinja *j, ls_jv v)
 {
+    (void)j;
     switch (v.kind) {
     case LS_JV_UNDEFINED:
     case LS_JV_NONE:
@@ -304,29 +318,9 @@ bool ls_jv_truth(ls_jinja_state *state, ls_jv v)
         return v.real != 0.0;
     case LS_JV_STRING:
         return v.bytes > 0;
-    default:;
-        size_t length = 1;
-        return !ls_jv_length(state, v, &length) || length > 0;
+    default:
+        return v.kind == LS_JV_GENERATOR || v.kind > LS_JV_DICT || v.list->count > 0;
     }
-}
-
-static bool equal_lists(ls_jinja_state *state, const ls_jinja_list *a, const ls_jinja_list *b)
-{
-    bool are_equal = a->count == b->count;
-    for (size_t i = 0; i < a->count && are_equal; i++) {
-        are_equal = ls_jv_equal(state, a->items[i], b->items[i]);
-    }
-    return are_equal;
-}
-
-static bool equal_dicts(ls_jinja_state *state, const ls_jinja_dict *a, const ls_jinja_dict *b)
-{
-    bool are_equal = a->count == b->count;
-    for (size_t i = 0; i < a->count && are_equal; i++) {
-        const ls_jv *other = ls_jinja_dict_find(state, b, a->keys[i]);
-        are_equal = other && ls_jv_equal(state, a->values[i], *other);
-    }
-    return are_equal;
 }
 
 static bool equal_numbers(ls_jv a, ls_jv b)
@@ -340,69 +334,56 @@ static bool equal_numbers(ls_jv a, ls_jv b)
     return x == y && (a.kind == b.kind || (fabs(x) < 0x1p63 && (int64_t)x == n));
 }
 
-static bool equal_containers(ls_jinja_state *state, ls_jv a, ls_jv b)
+static bool equal_lists(ls_jinja *j, ls_jv a, ls_jv b)
 {
-    if (a.kind == LS_JV_LIST || a.kind == LS_JV_TUPLE) {
-        return a.list == b.list || equal_lists(state, a.list, b.list);
+    const size_t step = a.kind == LS_JV_DICT ? 2 : 1;
+    bool are_equal = a.list->count == b.list->count;
+    for (size_t i = 0; i < a.list->count && are_equal; i += step) {
+        const ls_jv *other = step == 2 ? ls_jinja_get(j, b.list, a.list->items[i]) : &b.list->items[i];
+        are_equal = other && ls_jv_equal(j, a.list->items[i + step - 1], *other);
     }
-    if (a.kind == LS_JV_DICT) {
-        return a.dict == b.dict || equal_dicts(state, a.dict, b.dict);
-    }
-    if (a.kind == LS_JV_RANGE) {
-        return a.range->count == b.range->count &&
-               (a.range->count == 0 || a.range->start == b.range->start) &&
-               (a.range->count < 2 || a.range->step == b.range->step);
-    }
-    if (a.kind == LS_JV_VIEW) {
-        ls_jinja_unsupported(state, "comparing what keys(), values() and items() return is not supported");
-        return false;
-    }
-    if (a.kind == LS_JV_METHOD) {
-        return a.method->builtin == b.method->builtin && ls_jv_equal(state, a.method->self, b.method->self);
-    }
-    return a.iterator == b.iterator;
-}
-
-bool ls_jv_equal(ls_jinja_state *state, ls_jv a, ls_jv b)
-{
-    if (ls_jv_is_number(a) && ls_jv_is_number(b)) {
-        return equal_numbers(a, b);
-    }
-    if (a.kind != b.kind) {
-        return false;
-    }
-    if (a.kind == LS_JV_UNDEFINED || a.kind == LS_JV_NONE) {
-        return true;
-    }
-    if (a.kind == LS_JV_STRING) {
-        if (a.bytes != b.bytes) {
-            return false;
-        }
-        ls_jinja_spend(state, a.bytes);
-        return memcmp(a.text, b.text, a.bytes) == 0;
-    }
-    if (!ls_jinja_enter(state)) {
-        return false;
-    }
-    ls_jinja_spend(state, 0);
-    const bool are_equal = equal_containers(state, a, b);
-    state->depth--;
     return are_equal;
 }
 
-static bool less_lists(ls_jinja_state *state, const ls_jinja_list *a, const ls_jinja_list *b)
+bool ls_jv_equal(ls_jinja *j, ls_jv a, ls_jv b)
+{
+    ls_jinja_spend(j, a.kind == LS_JV_STRING ? a.bytes : 0);
+    if (ls_jv_is_number(a) && ls_jv_is_number(b)) {
+        return equal_numbers(a, b);
+    }
+    if (a.kind != b.kind || a.kind <= LS_JV_NONE) {
+        return a.kind == b.kind;
+    }
+    if (a.kind == LS_JV_STRING) {
+        return ls_jv_same_text(a, b);
+    }
+    if (a.kind == LS_JV_VIEW) {
+        ls_jinja_unsupported(j, "comparing what keys(), values() and items() return is not supported");
+    }
+    if (a.kind == LS_JV_METHOD) {
+        return a.method->builtin == b.method->builtin && ls_jv_equal(j, a.method->self, b.method->self);
+    }
+    if (a.list == b.list || a.kind > LS_JV_DICT || a.kind == LS_JV_GENERATOR || !ls_jinja_enter(j)) {
+        return a.list == b.list;
+    }
+    const bool are_equal = equal_lists(j, a, b);
+    j->depth--;
+    return are_equal;
+}
+
+static bool less_lists(ls_jinja *j, const ls_jinja_list *a, const ls_jinja_list *b)
 {
     for (size_t i = 0; i < a->count && i < b->count; i++) {
-        if (!ls_jv_equal(state, a->items[i], b->items[i])) {
-            return ls_jv_less(state, a->items[i], b->items[i]);
+        if (!ls_jv_equal(j, a->items[i], b->items[i])) {
+            return ls_jv_less(j, a->items[i], b->items[i]);
         }
     }
     return a->count < b->count;
 }
 
-bool ls_jv_less(ls_jinja_state *state, ls_jv a, ls_jv b)
+bool ls_jv_less(ls_jinja *j, ls_jv a, ls_jv b)
 {
-    ls_jinja_spend(state, 0);
+    ls_jinja_spend(j, a.kind == LS_JV_STRING ? a.bytes : 0);
     if (ls_jv_is_whole(a) && ls_jv_is_whole(b)) {
         return ls_jv_whole(a) < ls_jv_whole(b);
     }
@@ -411,170 +392,254 @@ bool ls_jv_less(ls_jinja_state *state, ls_jv a, ls_jv b)
     }
     if (a.kind == LS_JV_STRING && b.kind == LS_JV_STRING) {
         /* UTF-8 has the order of code points. */
-        const size_t bytes = a.bytes < b.bytes ? a.bytes : b.bytes;
-        ls_jinja_spend(state, bytes);
-        const int order = memcmp(a.text, b.text, bytes);
+        const int order = memcmp(a.text, b.text, a.bytes < b.bytes ? a.bytes : b.bytes);
         return order < 0 || (order == 0 && a.bytes < b.bytes);
     }
     if (a.kind == LS_JV_UNDEFINED || b.kind == LS_JV_UNDEFINED) {
-        ls_jv_fail_undefined(state, a.kind == LS_JV_UNDEFINED ? a : b);
-        return false;
-    }
-    if ((a.kind == LS_JV_LIST || a.kind == LS_JV_TUPLE) && a.kind == b.kind && ls_jinja_enter(state)) {
-        const bool is_less = less_lists(state, a.list, b.list);
-        state->depth--;
+        ls_jv_fail_undefined(j, a.kind == LS_JV_UNDEFINED ? a : b);
+    } else if ((a.kind == LS_JV_LIST || a.kind == LS_JV_TUPLE) && a.kind == b.kind && ls_jinja_enter(j)) {
+        const bool is_less = less_lists(j, a.list, b.list);
+        j->depth--;
         return is_less;
+    } else {
+        ls_jinja_refuse(j, "a %s and a %s have no order", ls_jv_type(a), ls_jv_type(b));
     }
-    ls_jinja_refuse(state, "a %s and a %s have no order", ls_jv_type(a), ls_jv_type(b));
     return false;
 }
 
-bool ls_jv_contains(ls_jinja_state *state, ls_jv container, ls_jv item)
+static bool contains(ls_jinja *j, ls_jv container, ls_jv item)
 {
-    if (container.kind == LS_JV_STRING) {
-        if (item.kind != LS_JV_STRING) {
-            ls_jinja_refuse(state, "'in <string>' requires string as left operand, not %s", ls_jv_type(item));
-            return false;
-        }
-        return ls_jinja_find(state, container, 0, container.bytes, item) != SIZE_MAX;
+    const bool has_keys =
+        container.kind == LS_JV_DICT || (container.kind == LS_JV_VIEW && container.bytes == LS_JV_KEYS);
+    if (container.kind == LS_JV_STRING && item.kind != LS_JV_STRING) {
+        ls_jinja_refuse(j, "'in <string>' requires string as left operand, not %s", ls_jv_type(item));
+    } else if (container.kind == LS_JV_STRING) {
+        return ls_jinja_find(j, container, 0, container.bytes, item, false) != SIZE_MAX;
+    } else if (has_keys && !is_hashable(item)) {
+        ls_jinja_refuse(j, "unhashable type: '%s'", ls_jv_type(item));
+    } else if (container.kind == LS_JV_DICT) {
+        return ls_jinja_get(j, container.list, item) != NULL;
     }
-    if (container.kind == LS_JV_DICT || (container.kind == LS_JV_VIEW && container.bytes == LS_JV_KEYS)) {
-        if (!ls_jv_is_hashable(item)) {
-            ls_jinja_refuse(state, "unhashable type: '%s'", ls_jv_type(item));
-        }
-        return ls_jinja_dict_find(state, container.dict, item) != NULL;
+    const ls_jinja_list items = ls_jv_items(j, container);
+    size_t at = 0;
+    while (at < items.count && !j->failed && !ls_jv_equal(j, items.items[at], item)) {
+        at++;
     }
-    ls_jinja_iterator *iterator = ls_jv_iterate(state, container);
-    ls_jv value;
-    while (iterator && ls_jinja_next(state, iterator, &value)) {
-        if (ls_jv_equal(state, value, item)) {
-            return true;
-        }
+    if (container.kind == LS_JV_GENERATOR && at + 1 < items.count) {
+        *container.list = (ls_jinja_list){.items = items.items + at + 1, .count = items.count - at - 1};
     }
-    return false;
+    return at < items.count;
+}
+
+bool ls_jv_compare(ls_jinja *j, uint16_t op, ls_jv a, ls_jv b)
+{
+    switch (op) {
+    case LS_JINJA_OP('=', '='):
+        return ls_jv_equal(j, a, b);
+    case LS_JINJA_OP('!', '='):
+        return !ls_jv_equal(j, a, b);
+    case '<':
+        return ls_jv_less(j, a, b);
+    case '>':
+        return ls_jv_less(j, b, a);
+    case LS_JINJA_OP('<', '='):
+        return ls_jv_less(j, a, b) || ls_jv_equal(j, a, b);
+    case LS_JINJA_OP('>', '='):
+        return ls_jv_less(j, b, a) || ls_jv_equal(j, a, b);
+    default:
+        return contains(j, b, a) == (op != LS_JINJA_NOT_IN);
+    }
 }
 
 /* ---- iterating ---- */
 
 bool ls_jv_is_iterable(ls_jv v)
 {
-    switch (v.kind) {
-    case LS_JV_UNDEFINED:
-    case LS_JV_STRING:
-    case LS_JV_LIST:
-    case LS_JV_TUPLE:
-    case LS_JV_DICT:
-    case LS_JV_VIEW:
-    case LS_JV_RANGE:
-    case LS_JV_ITERATOR:
-    case LS_JV_LOOP:
-        return true;
-    default:
-        return false;
+    return v.kind == LS_JV_UNDEFINED || (v.kind >= LS_JV_STRING && v.kind <= LS_JV_DICT) ||
+           v.kind == LS_JV_LOOP;
+}
+
+static ls_jinja_list characters(ls_jinja *j, ls_jv text)
+{
+    ls_jinja_list *list = ls_jinja_list_new(j, ls_jinja_characters(text));
+    for (size_t at = 0; at < text.bytes && !j->failed;) {
+        uint32_t c;
+        const unsigned length = ls_utf8_valid_decode(text.text + at, &c);
+        ls_jv_push(j, list, ls_jv_text(text.text + at, length));
+        at += length;
     }
+    return *list;
 }
 
-ls_jv ls_jv_iterator(ls_jinja_state *state, ls_jv source)
+ls_jinja_list ls_jv_items(ls_jinja *j, ls_jv v)
 {
-    ls_jinja_iterator *iterator = ls_jinja_take(state, sizeof *iterator);
-    iterator->source = source;
-    return (ls_jv){.kind = LS_JV_ITERATOR, .iterator = iterator};
-}
-
-ls_jinja_iterator *ls_jv_iterate(ls_jinja_state *state, ls_jv v)
-{
+    ls_jinja_list items = {0};
     if (!ls_jv_is_iterable(v)) {
-        ls_jinja_refuse(state, "'%s' object is not iterable", ls_jv_type(v));
-        return NULL;
+        ls_jinja_refuse(j, "'%s' object is not iterable", ls_jv_type(v));
+    } else if (v.kind == LS_JV_LOOP) {
+        ls_jinja_unsupported(j, "iterating over the variable loop is not supported");
+    } else if (v.kind == LS_JV_STRING) {
+        items = characters(j, v);
+    } else if (v.kind == LS_JV_DICT) {
+        items = *ls_jv_view(j, v.list, LS_JV_KEYS).list;
+    } else if (v.kind != LS_JV_UNDEFINED) {
+        items = *v.list;
+        v.list->count = v.kind == LS_JV_GENERATOR ? 0 : v.list->count;
     }
-    if (v.kind == LS_JV_LOOP) {
-        ls_jinja_unsupported(state, "iterating over the variable loop is not supported");
-        return NULL;
-    }
-    if (v.kind == LS_JV_UNDEFINED && v.missing && v.missing->is_unsafe) {
-        v.missing = NULL;
-    }
-    return v.kind == LS_JV_ITERATOR ? v.iterator : ls_jv_iterator(state, v).iterator;
+    ls_jinja_spend(j, 64 * items.count);
+    return items;
 }
 
-static bool next_character(ls_jinja_iterator *iterator, ls_jv *value_out)
+ls_jinja_list *ls_jv_to_list(ls_jinja *j, ls_jv v)
 {
-    const ls_jv text = iterator->source;
-    if (iterator->position >= text.bytes) {
-        return false;
+    const ls_jinja_list items = ls_jv_items(j, v);
+    ls_jinja_list *list = ls_jinja_list_new(j, items.count);
+    for (size_t i = 0; i < items.count; i++) {
+        ls_jv_push(j, list, items.items[i]);
     }
-    uint32_t c;
-    const char *at = text.text + iterator->position;
-    *value_out = ls_jv_text(at, ls_utf8_valid_decode(at, &c));
-    iterator->position += value_out->bytes;
-    return true;
+    return list;
 }
 
-static bool next_item(ls_jinja_state *state, ls_jinja_iterator *iterator, ls_jv *value_out)
+/* ---- attributes and items ---- */
+
+static ls_jv undefined_in(ls_jinja *j, ls_jv object, ls_jv name, bool is_unsafe)
 {
-    const ls_jv source = iterator->source;
-    const size_t at = iterator->position;
-    size_t length = 0;
-    if (source.kind == LS_JV_ITERATOR) {
-        if (!ls_jinja_enter(state)) {
-            return false;
-        }
-        const bool is_more = ls_jinja_next(state, source.iterator, value_out);
-        state->depth--;
-        return is_more;
+    ls_jinja_missing *missing = ls_jinja_take(j, sizeof *missing);
+    *missing = (ls_jinja_missing){.is_unsafe = is_unsafe, .object = object, .name = name};
+    return (ls_jv){.kind = LS_JV_UNDEFINED, .missing = missing};
+}
+
+bool ls_jv_find_attribute(ls_jinja *j, ls_jv object, ls_jv name, ls_jv *value_out)
+{
+    static const uint16_t where[LS_JV_LOOP + 1] = {
+        [LS_JV_BOOL] = LS_AT_NUMBER,    [LS_JV_INT] = LS_AT_NUMBER,    [LS_JV_FLOAT] = LS_AT_NUMBER,
+        [LS_JV_STRING] = LS_AT_TEXT,    [LS_JV_LIST] = LS_AT_LIST,     [LS_JV_TUPLE] = LS_AT_TUPLE,
+        [LS_JV_RANGE] = LS_AT_ITERABLE, [LS_JV_VIEW] = LS_AT_ITERABLE, [LS_JV_GENERATOR] = LS_AT_ITERABLE,
+        [LS_JV_DICT] = LS_AT_DICT,      [LS_JV_MACRO] = LS_AT_MACRO,   [LS_JV_LOOP] = LS_AT_LOOP,
+    };
+    if (object.kind == LS_JV_NAMESPACE) {
+        const ls_jv *found = ls_jinja_get(j, object.list, name);
+        *value_out = !found ? *value_out : *name.text == '_' ? undefined_in(j, object, name, true) : *found;
+        return found != NULL;
     }
-    if (source.kind == LS_JV_STRING) {
-        return next_character(iterator, value_out);
-    }
-    if (!ls_jv_is_iterable(source)) {
-        ls_jinja_refuse(state, "'%s' object is not iterable", ls_jv_type(source));
-    }
-    if (!ls_jv_length(state, source, &length) || at >= length) {
+    const ls_jinja_builtin *found = ls_jinja_builtin_find(where[object.kind], name);
+    if (!found) {
         return false;
     }
-    iterator->position++;
-    if (source.kind == LS_JV_RANGE) {
-        *value_out = ls_jv_int(source.range->start + (int64_t)at * source.range->step);
-    } else if (source.kind == LS_JV_LIST || source.kind == LS_JV_TUPLE) {
-        *value_out = source.list->items[at];
-    } else if (source.kind == LS_JV_DICT || source.bytes == LS_JV_KEYS) {
-        *value_out = source.dict->keys[at];
-    } else if (source.bytes == LS_JV_VALUES) {
-        *value_out = source.dict->values[at];
+    if (!found->run && found->how == LS_JINJA_HIDDEN) {
+        *value_out = undefined_in(j, object, name, true);
+    } else if (!found->run) {
+        ls_jinja_unsupported(j, "'%.*s' of a %s is not supported", LS_JV_PRINT(name), ls_jv_type(object));
+    } else if (found->parameters && *found->parameters == '@') {
+        *value_out = found->run(j, &(ls_jinja_use){.self = object, .how = found->how});
     } else {
-        *value_out = ls_jv_pair(state, source.dict->keys[at], source.dict->values[at]);
+        ls_jinja_method *method = ls_jinja_take(j, sizeof *method);
+        *method = (ls_jinja_method){.self = object, .builtin = found};
+        *value_out = (ls_jv){.kind = LS_JV_METHOD, .method = method};
     }
     return true;
 }
 
-bool ls_jinja_next(ls_jinja_state *state, ls_jinja_iterator *iterator, ls_jv *value_out)
+/* object[key]; false: Python raises a TypeError or a LookupError. */
+static bool subscript(ls_jinja *j, ls_jv object, ls_jv key, ls_jv *value_out)
 {
-    for (;;) {
-        ls_jinja_spend(state, 0);
-        if (state->failed || !next_item(state, iterator, value_out)) {
-            return false;
-        }
-        if (!iterator->each) {
-            return true;
-        }
-        if (!ls_jinja_enter(state)) {
-            return false;
-        }
-        const bool is_kept = iterator->each(state, iterator, value_out);
-        state->depth--;
-        if (state->failed || is_kept) {
-            return !state->failed;
-        }
+    if (object.kind == LS_JV_DICT) {
+        const ls_jv *found = ls_jinja_get(j, object.list, key);
+        *value_out = found ? *found : *value_out;
+        return found != NULL;
     }
+    size_t length;
+    if (!ls_jv_is_whole(key) || object.kind < LS_JV_STRING || object.kind > LS_JV_RANGE ||
+        !ls_jv_length(j, object, &length)) {
+        return false;
+    }
+    int64_t at = ls_jv_whole(key);
+    at += at < 0 ? (int64_t)length : 0;
+    if (at < 0 || at >= (int64_t)length) {
+        return false;
+    }
+    if (object.kind == LS_JV_STRING) {
+        const size_t from = ls_jinja_offset(object, (size_t)at);
+        uint32_t c;
+        *value_out = ls_jv_part(object, from, from + ls_utf8_valid_decode(object.text + from, &c));
+    } else {
+        *value_out = object.list->items[at];
+    }
+    return true;
 }
 
-ls_jinja_list *ls_jv_to_list(ls_jinja_state *state, ls_jv v)
+ls_jv ls_jv_attribute(ls_jinja *j, ls_jv object, ls_jv name)
 {
-    const ls_jv list = ls_jv_list(state, LS_JV_LIST, 0);
-    ls_jinja_iterator *iterator = ls_jv_iterate(state, v);
-    ls_jv item;
-    while (iterator && ls_jinja_next(state, iterator, &item)) {
-        ls_jv_push(state, list.list, item);
+    ls_jv v = ls_jv_undefined();
+    if (object.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(j, object);
     }
-    return list.list;
+    return ls_jv_find_attribute(j, object, name, &v) || subscript(j, object, name, &v)
+               ? v
+               : undefined_in(j, object, name, false);
+}
+
+ls_jv ls_jv_item(ls_jinja *j, ls_jv object, ls_jv key)
+{
+    ls_jv v = ls_jv_undefined();
+    if (object.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(j, object);
+    }
+    return subscript(j, object, key, &v) ||
+                   (key.kind == LS_JV_STRING && ls_jv_find_attribute(j, object, key, &v))
+               ? v
+               : undefined_in(j, object, key, false);
+}
+
+/* A bound of a slice of `length` items, in Python's way. */
+static int64_t slice_bound(ls_jv bound, int64_t length, bool is_stop, int64_t step)
+{
+    const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? length - 1 : length;
+    if (!ls_jv_is_whole(bound)) {
+        return is_stop == (step > 0) ? high : low;
+    }
+    const int64_t value = ls_jv_whole(bound) + (ls_jv_whole(bound) < 0 ? length : 0);
+    return value < low ? low : value > high ? high : value;
+}
+
+ls_jv ls_jv_slice(ls_jinja *j, ls_jv object, const ls_jv bounds[3])
+{
+    size_t length;
+    if (object.kind == LS_JV_UNDEFINED) {
+        return ls_jv_fail_undefined(j, object);
+    }
+    if (object.kind < LS_JV_STRING || object.kind > LS_JV_RANGE || !ls_jv_length(j, object, &length)) {
+        return ls_jinja_refuse(j, "a %s has no slices", ls_jv_type(object));
+    }
+    for (int i = 0; i < 3; i++) {
+        if (bounds[i].kind != LS_JV_NONE && !ls_jv_is_whole(bounds[i])) {
+            return ls_jinja_refuse(j, "slice indices must be integers or None or have an __index__ method");
+        }
+    }
+    const int64_t step = ls_jv_is_whole(bounds[2]) ? ls_jv_whole(bounds[2]) : 1;
+    if (step == 0) {
+        return ls_jinja_refuse(j, "slice step cannot be zero");
+    }
+    int64_t at = slice_bound(bounds[0], (int64_t)length, false, step);
+    const int64_t stop = slice_bound(bounds[1], (int64_t)length, true, step);
+    if (object.kind == LS_JV_STRING && step == 1) {
+        return ls_jv_part(object, ls_jinja_offset(object, (size_t)at),
+                          ls_jinja_offset(object, (size_t)(stop > at ? stop : at)));
+    }
+    const ls_jinja_list items = ls_jv_items(j, object);
+    ls_jinja_list *part = ls_jinja_list_new(j, 0);
+    while ((step > 0 ? at < stop : at > stop) && !j->failed) {
+        ls_jv_push(j, part, items.items[at]);
+        at = step > 0 && step >= stop - at ? stop : step < 0 && step <= stop - at ? stop : at + step;
+    }
+    if (object.kind != LS_JV_STRING) {
+        return ls_jv_of(object.kind, part);
+    }
+    ls_text text = {0};
+    for (size_t i = 0; i < part->count; i++) {
+        ls_text_append_bytes(&text, part->items[i].text, part->items[i].bytes);
+    }
+    ls_jv joined = ls_jv_take_text(j, &text);
+    joined.markup = object.markup;
+    return joined;
 }
