@@ -38,8 +38,9 @@ LS_MUST_CHECK ls_status ls_jsonl_check(const ls_jsonl_line *line);
  * Parses a line that is not blank; the caller drops *root_out with json_decref.
  *
  * Programs write what JSON or Unicode does not allow, and one record must not stop a corpus: half
- * of a surrogate pair and a NUL character (\ud83d, \u0000) become LS_JSONL_REPLACEMENT, numbers such
- * as NaN and Infinity 0, and *is_mended_out is set. Whole numbers of more than 64 bits are reals.
+ * of a surrogate pair and a NUL character (\ud83d, \u0000) become LS_JSONL_REPLACEMENT, numbers
+ * such as NaN and Infinity 0, and *is_mended_out is set. Whole numbers of more than 64 bits are
+ * reals.
  *
  * Errors: LS_ERR_DATA, with a text that begins with "path:line", for a line that is not JSON, or
  * not valid UTF-8.

@@ -106,8 +106,8 @@ static const struct {
     {"target_parameters", {NULL}},
     {"lora_bias", {NULL}},
     {"alora_invocation_tokens", {NULL}},
-    /* With any other value (pissa, olora, corda, loftq, ...) PEFT changes the base's weights when it
-     * begins or loads an adapter, so that the adapter belongs to weights that no file has. */
+    /* With any other value (pissa, olora, corda, loftq, ...) PEFT changes the base's weights when
+     * it begins or loads an adapter, so that the adapter belongs to weights that no file has. */
     {"init_lora_weights", {"gaussian", "eva", "orthogonal"}},
 };
 
