@@ -47,6 +47,7 @@ static ls_status run_passes(trial *t)
     const ls_executor_batch batch = {.weights = t->state.parameters,
                                      .gradients = t->state.gradients[0],
                                      .accumulate = true,
+                                     .more = true,
                                      .tokens = t->tokens,
                                      .targets = t->targets,
                                      .losses = t->losses};

@@ -104,7 +104,7 @@ void ls_shared_free(ls_queue *queue, void *memory, size_t bytes);
 LS_MUST_CHECK ls_status ls_queue_move(ls_queue *queue, void *to, const void *from, size_t bytes);
 
 /* The determinism class of the queue's device: the instruction-set family, kernel version and tile
- * sizes that the bits depend on, for example "cpu-fma-2". Runs of one class agree bit for bit. The
+ * sizes that the bits depend on, for example "cpu-fma-3". Runs of one class agree bit for bit. The
  * string lives as long as the queue. */
 const char *ls_queue_determinism_class(const ls_queue *queue);
 

@@ -588,7 +588,7 @@ static void add_head_scratch(builder *b, ls_op *op)
     }
 }
 
-static void add_head(builder *b)
+static int32_t add_head(builder *b)
 {
     const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
     ls_op *op = op_at(b, index);
@@ -609,6 +609,7 @@ static void add_head(builder *b)
         op->din[0] = b->plan->dhidden;
     }
     add_step(b, LS_PHASE_FORWARD, index);
+    return index;
 }
 
 /* A stage that is not the last sends the sum of its last layer's branches. */
@@ -620,6 +621,20 @@ static void add_stage_end(builder *b, const layer_values *last)
     op_at(b, index)->in[1] = last->down;
     op_at(b, index)->out[0] = b->plan->stage.out;
     add_step(b, LS_PHASE_FORWARD, index);
+}
+
+/* The table's gradient that the head makes, apart from the embedding's. */
+static void add_head_gradient(builder *b, int32_t embedding, int32_t head)
+{
+    const uint32_t table = b->plan->layout->table;
+    if (!b->config->tied || b->plan->layout->parameters[table].frozen) {
+        return;
+    }
+    b->plan->head_gradient = add_float_value(b, "head gradient", b->config->vocab, b->config->width);
+    op_at(b, head)->dweight = b->plan->head_gradient;
+    if (embedding != LS_NONE) {
+        op_at(b, embedding)->dweight = b->plan->head_gradient;
+    }
 }
 
 static void add_layer_backward(builder *b, int32_t layer, const layer_values *forward,
@@ -677,15 +692,14 @@ static void build(builder *b)
     } else {
         add_stage_end(b, last);
     }
-    if (is_last && o->losses) {
-        add_head(b);
-    }
+    const int32_t head = is_last && o->losses ? add_head(b) : LS_NONE;
     plan->forward_steps = plan->step_count;
     if (!o->training) {
         return;
     }
     b->dstream = add_value(b, "d stream", b->n, b->config->width);
     if (is_last) {
+        add_head_gradient(b, embedding, head);
         set_norm_gradients(b, final_norm, plan->dhidden, false);
         add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
     } else {
@@ -728,7 +742,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     LS_TRY(ls_model_config_check(config));
     LS_TRY(ls_plan_check_options(config, layout, options));
     ls_plan plan = {.config = *config, .options = *options, .layout = layout};
-    plan.hidden = plan.logits = plan.dhidden = LS_NONE;
+    plan.hidden = plan.logits = plan.dhidden = plan.head_gradient = LS_NONE;
     plan.stage = (ls_plan_stage){LS_NONE, LS_NONE, LS_NONE, LS_NONE};
     plan.options.slots = options->slots > 0 ? options->slots : 1;
     plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;

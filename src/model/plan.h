@@ -7,12 +7,14 @@
  * steps, the planner adds up its FLOPs and bytes, and the memory plan uses its arena size. Nothing
  * here computes. A built plan is read-only: any number of threads may use it.
  *
- * ops what there is to do: embedding, norm, linear, rotary, attention, ...; each has a forward, an
- * input gradient and (linear, embedding) a weight gradient values matrices that ops read and
- * write: activations, saved statistics, gradients, workspaces. Statistics and workspaces are
- * float32, the others what the options say steps (phase, op) in execution order for one
- * micro-batch: forward 0..forward_steps-1, then backward offsets each value lives from the first
- * step that uses it to the last; values whose lives do not overlap share memory
+ *   ops      what there is to do: embedding, norm, linear, rotary, attention, ...; each has a
+ *            forward, an input gradient and (linear, embedding) a weight gradient
+ *   values   matrices that ops read and write: activations, saved statistics, gradients, workspaces.
+ *            Statistics and workspaces are float32, the others what the options say
+ *   steps    (phase, op) in execution order for one micro-batch: forward 0..forward_steps-1, then
+ *            backward
+ *   offsets  each value lives from the first step that uses it to the last; values whose lives do
+ *            not overlap share memory
  *
  * Forward, per layer (n = sequences * length rows; [] only in some families):
  *
@@ -92,6 +94,12 @@
  * before they end (ls_plan_reduced_floats). Weights and gradients keep the layout of the whole
  * model, and members write disjoint parts of the gradients (ls_plan_gradient_part), so they may
  * share one buffer.
+ *
+ * Tied embeddings. The gradient of a table that is the head's weight, too, has two parts: the sum
+ * over the micro-batches of a leaf of what the head makes, in a value that lasts from one
+ * micro-batch to the next ("head gradient"), and the sum of what the embedding makes, in the flat
+ * gradients. They are added once per leaf, after its last micro-batch: embedding + head. Between
+ * stages the head's part travels (execution/executor/stage.h).
  *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
@@ -182,6 +190,8 @@ typedef struct ls_op {
     uint32_t site;           /* dropout: a number of its own in the model */
     int64_t window;          /* attention */
     int64_t chunk_rows;      /* head: tokens whose logits exist at once */
+    /* head, embedding: value with the head's part of a tied table's gradient; LS_NONE: none */
+    int32_t dweight;
 } ls_op;
 
 typedef struct ls_value {
@@ -279,6 +289,7 @@ typedef struct ls_plan {
     int32_t logits; /* value: chunk of logits (head workspace), or LS_NONE */
     /* value: gradient of hidden, written by the head; LS_NONE unless training */
     int32_t dhidden;
+    int32_t head_gradient; /* value: the head's part of a tied table's gradient, or LS_NONE */
 } ls_plan;
 
 /*
@@ -307,9 +318,9 @@ typedef struct ls_memory_plan {
     uint64_t parameters, gradients, optimizer;
     uint64_t tree; /* extra gradient buffers of the fixed tree of leaves */
     uint32_t tree_buffers;
-    uint64_t activations; /* the arena without logits */
+    uint64_t activations; /* the arena without logits and the gradient of a tied head */
     uint64_t logits;      /* chunk of logits */
-    uint64_t other;       /* tables, norm sums, token buffers */
+    uint64_t other;       /* tables, norm sums, token buffers, gradient of a tied head */
     uint64_t total;
 } ls_memory_plan;
 ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
@@ -337,7 +348,8 @@ typedef struct ls_gradient_part {
 ls_gradient_part ls_plan_gradient_part(const ls_plan *plan, uint32_t parameter);
 
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
- * final, unless another micro-batch follows. 0: it writes none of them. */
+ * final, unless another micro-batch follows. 0: it writes none of them. step_count: they are final
+ * only when the head's part has come from another stage. */
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket);
 
 /* Where value `value` of the micro-batch in `slot` begins in the arena, in units of 4 bytes. */

@@ -120,11 +120,24 @@ static bool is_in_bucket(const ls_parameter *parameter, uint32_t bucket)
     return parameter->bucket == bucket;
 }
 
+/* A first stage that is not the last gets the head's part of the table's gradient at the end. */
+static bool ends_with_table(const ls_plan *plan, uint32_t bucket)
+{
+    const ls_parameter *table = &plan->layout->parameters[plan->layout->table];
+    const bool is_first = plan->stage.in == LS_NONE && plan->stage.out != LS_NONE;
+    return is_first && plan->config.tied && !table->frozen && table->bucket == bucket;
+}
+
 uint32_t ls_plan_last_gradient_step(const ls_plan *plan, uint32_t bucket)
 {
     LS_ASSERT(plan->options.training && bucket < plan->layout->bucket_count);
+    if (ends_with_table(plan, bucket)) {
+        return plan->step_count;
+    }
     for (uint32_t i = plan->step_count; i-- > 0;) {
-        if (ls_plan_makes_gradient(plan, i, is_in_bucket, bucket)) {
+        const ls_op *op = &plan->ops[plan->steps[i].op];
+        const bool is_tied_head = op->kind == LS_OP_HEAD_LOSS && op->dweight != LS_NONE;
+        if (!is_tied_head && ls_plan_makes_gradient(plan, i, is_in_bucket, bucket)) {
             return i;
         }
     }
@@ -143,6 +156,11 @@ static uint64_t other_bytes(const ls_plan *plan)
     return 3 * tokens * 4 + rope_tables + norm_sums;
 }
 
+static uint64_t value_bytes(const ls_plan *plan, int32_t value)
+{
+    return value == LS_NONE ? 0 : (uint64_t)ls_value_span(&plan->values[value]) * sizeof(float);
+}
+
 ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
 {
     const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
@@ -154,12 +172,11 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
         memory.optimizer = 2 * flat;
         memory.tree = (memory.tree_buffers - 1) * flat;
     }
-    if (plan->logits != LS_NONE) {
-        memory.logits = (uint64_t)ls_value_span(&plan->values[plan->logits]) * sizeof(float);
-    }
-    memory.activations = arena - memory.logits;
-    memory.other = other_bytes(plan);
-    memory.total =
-        memory.parameters + memory.gradients + memory.optimizer + memory.tree + arena + memory.other;
+    const uint64_t head_gradient = value_bytes(plan, plan->head_gradient);
+    memory.logits = value_bytes(plan, plan->logits);
+    memory.activations = arena - memory.logits - head_gradient;
+    memory.other = other_bytes(plan) + head_gradient;
+    memory.total = memory.parameters + memory.gradients + memory.optimizer + memory.tree +
+                   memory.activations + memory.logits + memory.other;
     return memory;
 }

@@ -75,6 +75,7 @@ static inline int32_t add_op(builder *b, ls_op_kind kind)
         .bias = LS_NONE,
         .low = LS_NONE,
         .dlow = LS_NONE,
+        .dweight = LS_NONE,
         .forward_cut = 1,
         .backward_input_cut = 1,
     };

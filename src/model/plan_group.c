@@ -118,6 +118,9 @@ static ls_gradient_part op_part(const ls_plan *plan, const ls_op *op, uint32_t i
     const ls_parameter *p = &plan->layout->parameters[index];
     const int32_t parameter = (int32_t)index;
     const bool has_vocabulary = op->kind == LS_OP_EMBEDDING || op->kind == LS_OP_HEAD_LOSS;
+    if (op->kind == LS_OP_HEAD_LOSS && op->dweight != LS_NONE) {
+        return (ls_gradient_part){0}; /* it writes a value; the embedding adds that */
+    }
     if (op->kind == LS_OP_LINEAR && is_among(op, op->weight, parameter)) {
         return linear_part(plan, op, index, false);
     }

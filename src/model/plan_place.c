@@ -46,6 +46,7 @@ static void forward_uses(const ls_op *op, use_list *list)
     }
     if (op->kind == LS_OP_HEAD_LOSS) {
         touch(list, op->din[0], LS_USE_WRITE);
+        touch(list, op->dweight, LS_USE_WRITE);
     }
 }
 
@@ -101,6 +102,7 @@ uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses
         touch(&list, op->dout[0], LS_USE_READ);
         touch(&list, op->low, LS_USE_READ);
         touch(&list, op->dlow, LS_USE_WRITE);
+        touch(&list, op->dweight, LS_USE_READ);
         break;
     }
     return list.count;
@@ -118,7 +120,7 @@ static void find_slots(ls_plan *plan)
 {
     for (uint32_t i = 0; i < plan->value_count; i++) {
         ls_value *value = &plan->values[i];
-        value->in_slot = plan->options.slots > 1 && !value->scratch &&
+        value->in_slot = plan->options.slots > 1 && !value->scratch && (int32_t)i != plan->head_gradient &&
                          pass_of(plan, value->first_step) != pass_of(plan, value->last_step);
     }
 }
@@ -138,6 +140,10 @@ void ls_plan_find_lives(ls_plan *plan)
     }
     if (plan->stage.dout != LS_NONE) { /* it arrives before the first backward step */
         plan->values[plan->stage.dout].first_step = (int32_t)plan->forward_steps;
+    }
+    if (plan->head_gradient != LS_NONE) { /* the next micro-batch adds to it */
+        plan->values[plan->head_gradient].first_step = 0;
+        plan->values[plan->head_gradient].last_step = (int32_t)plan->step_count - 1;
     }
     find_slots(plan);
 }

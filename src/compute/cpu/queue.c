@@ -229,7 +229,7 @@ ls_status ls_cpu_move(ls_queue *queue, void *to, const void *from, size_t bytes)
 const char *ls_cpu_determinism_class(const ls_queue *queue)
 {
     (void)queue;
-    return "cpu-fma-2";
+    return "cpu-fma-3";
 }
 
 const char *ls_cpu_device_name(const ls_queue *queue)

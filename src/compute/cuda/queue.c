@@ -98,7 +98,7 @@ static ls_status open_queue(ls_queue_cuda *queue, uint32_t ordinal)
     LS_TRY(ls_cuda_matmuls_create(queue));
     char products[32];
     ls_cuda_matmuls_class(queue, products, sizeof products);
-    snprintf(queue->determinism_class, sizeof queue->determinism_class, "cuda-sm%d%s-1-%s", queue->capability,
+    snprintf(queue->determinism_class, sizeof queue->determinism_class, "cuda-sm%d%s-2-%s", queue->capability,
              queue->tf32 ? "-tf32" : "", products);
     return LS_OK;
 }

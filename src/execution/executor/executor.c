@@ -187,8 +187,7 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
     const ls_tensor dtable = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
     const ls_tensor dpositions = common_gradient_view(e, batch, op->bias);
     if (!batch->accumulate) {
-        /* A tied table already holds the head's gradient. */
-        if (dtable.data && !e->plan->config.tied) {
+        if (dtable.data) {
             LS_TRY(ls_fill(e->queue, &dtable, 0.0f));
         }
         if (dpositions.data) {
@@ -198,7 +197,13 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
     const ls_tensor dout = ls_executor_value(e, op->dout[0]);
     const ls_positions positions = {.length = e->plan->options.length, .first = first_of(e, batch)};
     const int32_t *tokens = ls_executor_local_ids(e, batch->tokens, dout.rows, LS_TOKEN_ELSEWHERE);
-    return ls_embedding_backward(e->queue, tokens, &dout, &positions, &dtable, &dpositions);
+    LS_TRY(ls_embedding_backward(e->queue, tokens, &dout, &positions, &dtable, &dpositions));
+    if (op->dweight == LS_NONE || batch->more) {
+        return LS_OK;
+    }
+    const ls_tensor head = ls_executor_value(e, op->dweight);
+    e->has_ended = true;
+    return ls_add(e->queue, &dtable, &head, &dtable);
 }
 
 /* ---- norms ---- */

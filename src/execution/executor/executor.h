@@ -47,6 +47,7 @@ typedef struct ls_executor {
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
     int64_t rows;       /* of the current pass: those of its spans, else all of the plan */
     uint32_t slot;      /* of the current pass */
+    bool has_ended;     /* the gradients of the head and the table were added: the leaf is over */
 } ls_executor;
 
 /* A model in the memory of a device, for what only runs forward. All borrowed. */
@@ -65,6 +66,8 @@ typedef struct ls_executor_batch {
     float *gradients; /* flat; NULL unless training */
     /* add weight gradients to the existing ones instead of replacing them */
     bool accumulate;
+    /* other micro-batches will be added to these gradients: what is added once per leaf waits */
+    bool more;
     const int32_t *tokens; /* sequences * length; shared memory, as are targets and losses */
     /* With a cache: which texts the rows continue, in order, each text once. They may be fewer rows
      * than the plan has; what each row gives does not depend on the others. */

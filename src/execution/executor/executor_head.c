@@ -51,6 +51,17 @@ static ls_status chunk_losses(ls_executor *e, const ls_op *op, const ls_executor
     return ls_cross_entropy(e->queue, &cut, logits, targets, losses, training);
 }
 
+/* Where the weight's gradient is summed up; absent if it is not wanted. */
+static ls_tensor gradient_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    if (!e->plan->options.training) {
+        return (ls_tensor){0};
+    }
+    return op->dweight != LS_NONE
+               ? ls_executor_value(e, op->dweight)
+               : ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
+}
+
 /* Logits exist for chunk_rows tokens at a time: each chunk is computed, replaced by its own
  * gradient and consumed before the next one. */
 ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -58,9 +69,9 @@ ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op, const ls_exe
     ls_linear linear = head_linear(e, op->weight, batch->weights);
     const ls_tensor hidden = ls_executor_value(e, op->in[0]), dhidden = ls_executor_value(e, op->din[0]);
     const ls_tensor all_logits = ls_executor_value(e, op->workspace), none = {0};
-    const ls_tensor gradient =
-        e->plan->options.training ? ls_executor_gradient_view(e, batch, op->weight) : none;
-    const ls_tensor dweight = ls_executor_vocabulary_rows(e, gradient);
+    const ls_tensor dweight = gradient_of(e, op, batch);
+    LS_ASSERT(!(batch->accumulate && e->has_ended) && "the batch before was the last of its leaf");
+    e->has_ended = false;
     linear.backward_input_cut = op->backward_input_cut;
     linear.workspace = ls_executor_value(e, op->stats[1]);
     for (int64_t first = 0; first < e->rows; first += op->chunk_rows) {

@@ -127,7 +127,8 @@ static void show_head(trace *t)
     show(t, "losses", false, ls_tensor_f32(t->batch->losses, options->sequences, options->length));
     if (options->training) {
         show_value(t, t->op->din[0]);
-        show_gradients(t, t->op->weight, 0);
+        show_value(t, t->op->dweight);
+        show_gradients(t, t->op->dweight == LS_NONE ? t->op->weight : LS_NONE, 0);
     }
 }
 

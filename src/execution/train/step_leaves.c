@@ -134,6 +134,7 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
         LS_TRY(draw_micro_batch(stepper, stepper->position));
         ls_stepper_lap(stepper, &stepper->result.data_s);
         ls_executor_batch batch = batch_into(stepper, buffer, i > 0);
+        batch.more = i + 1 < micro_batches;
         batch.context = stepper;
         batch.before_step = stepper->fetches ? before_plan_step : NULL;
         if (is_last && i + 1 == micro_batches) {

@@ -6,7 +6,7 @@
  * Kept as JSON in $LOCKSTEP_HOME/calibration.json (else ~/.lockstep/calibration.json):
  *
  *   {"format": "lockstep-calibration", "version": 1,
- *    "device": "AMD EPYC, avx512", "cores": 2, "kernels": "cpu-fma-2",
+ *    "device": "AMD EPYC, avx512", "cores": 2, "kernels": "cpu-fma-3",
  *    "program": "0.1.0", "date": "2026-11-21T20:10:00Z", "took_s": 48.2,
  *    "undisturbed": 0.98, "quick": false,
  *    "settings": [{"threads": 1, "workers": 2, "launch_s": 1.1e-6,

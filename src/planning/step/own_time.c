@@ -176,8 +176,9 @@ static double embedding_s(const subject *s)
         return work_s(m, LS_WORK_EMBEDDING_FORWARD, s->rows * width, width, 0);
     }
     double seconds = work_s(m, LS_WORK_EMBEDDING_BACKWARD, s->rows * width, width, 0);
-    if (!s->accumulate && !c->tied) {
+    if (!s->accumulate) { /* once per leaf, and so is the sum with the head's gradient */
         seconds += work_s(m, LS_WORK_FILL, (double)c->vocab * width, 0, 0);
+        seconds += c->tied ? work_s(m, LS_WORK_ADD, (double)c->vocab * width, 0, 0) : 0.0;
     }
     return seconds;
 }

@@ -175,6 +175,7 @@ static ls_status run_batches(member *m, ls_queue *queue, const ls_plan *plan)
         const ls_executor_batch batch = {.weights = m->subject->weights,
                                          .gradients = m->gradients,
                                          .accumulate = i > 0,
+                                         .more = i + 1 < MICRO_BATCHES,
                                          .tokens = m->subject->tokens[i],
                                          .targets = m->subject->targets[i],
                                          .first = i > 0 ? m->subject->first : NULL,

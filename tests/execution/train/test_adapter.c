@@ -79,6 +79,7 @@ static void run(model *m, bool accumulate)
                                      .weights = m->state.parameters,
                                      .gradients = m->state.gradients[0],
                                      .accumulate = accumulate,
+                                     .more = !accumulate, /* two micro-batches make a leaf */
                                      .tokens = m->tokens,
                                      .targets = m->targets,
                                      .losses = m->losses};

@@ -74,6 +74,7 @@ static void run_micro_batch(model *m, bool accumulate)
     const ls_executor_batch batch = {.weights = m->state.parameters,
                                      .gradients = m->state.gradients[0],
                                      .accumulate = accumulate,
+                                     .more = !accumulate, /* two micro-batches make a leaf */
                                      .tokens = m->tokens,
                                      .targets = m->targets,
                                      .losses = m->losses};
