@@ -16,6 +16,8 @@
 #include "compute/queue.h"
 
 struct ls_positions;
+struct ls_routes;
+struct ls_router;
 struct ls_linear;
 struct ls_norm;
 struct ls_attention;
@@ -24,6 +26,30 @@ struct ls_tree_sum;
 struct ls_adamw_factors;
 struct ls_master;
 struct ls_hash128;
+
+/* Kernels of layers with experts (compute/kernels/experts.h). */
+typedef struct ls_backend_experts {
+    ls_status (*route_forward)(ls_queue *, const struct ls_router *router, const ls_tensor *scores,
+                               const ls_tensor *weights, const struct ls_routes *routes);
+    ls_status (*route_backward)(ls_queue *, const struct ls_router *router, const ls_tensor *probabilities,
+                                const struct ls_routes *routes, const ls_tensor *dweights,
+                                const ls_tensor *dlogits);
+    ls_status (*dispatch_forward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *x,
+                                  const ls_tensor *rows);
+    ls_status (*dispatch_backward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *drows,
+                                   const ls_tensor *dx);
+    ls_status (*combine_forward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *rows,
+                                 const ls_tensor *weights, const ls_tensor *y);
+    ls_status (*combine_backward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *rows,
+                                  const ls_tensor *weights, const ls_tensor *dy, const ls_tensor *drows,
+                                  const ls_tensor *dweights);
+    ls_status (*linear_forward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *weight,
+                                const ls_tensor *x, const ls_tensor *y);
+    ls_status (*linear_backward_input)(ls_queue *, const struct ls_routes *routes, const ls_tensor *weight,
+                                       const ls_tensor *dy, const ls_tensor *dx);
+    ls_status (*linear_backward_weight)(ls_queue *, const struct ls_routes *routes, const ls_tensor *x,
+                                        const ls_tensor *dy, const ls_tensor *dweight, bool accumulate);
+} ls_backend_experts;
 
 typedef struct ls_backend {
     ls_device_kind device;
@@ -98,6 +124,7 @@ typedef struct ls_backend {
                                const int32_t *targets, float *losses, bool with_gradient);
     ls_status (*hash_tiles)(ls_queue *, const struct ls_master *x, int64_t count,
                             struct ls_hash128 *hashes_out);
+    const ls_backend_experts *experts; /* NULL: the device has no kernels for them */
 } ls_backend;
 
 extern const ls_backend ls_cpu_backend; /* compute/cpu/backend.c */

@@ -41,4 +41,5 @@ const ls_backend ls_cpu_backend = {
     .attention_decode = ls_cpu_attention_decode,
     .cross_entropy = ls_cpu_cross_entropy,
     .hash_tiles = ls_cpu_hash_tiles,
+    .experts = &ls_cpu_experts,
 };

@@ -31,7 +31,8 @@
     X(cross_entropy)                                                                                         \
     X(adamw)                                                                                                 \
     X(attention)                                                                                             \
-    X(reduce)
+    X(reduce)                                                                                                \
+    X(experts)
 
 typedef struct ls_cpu_kernels {
     /* "generic", "avx2" or "avx512". */

@@ -92,6 +92,10 @@ LS_MUST_CHECK ls_status ls_cpu_linear_backward_weight(ls_queue *queue, const ls_
                                                       const ls_tensor *dweight, const ls_tensor *dbias,
                                                       bool accumulate);
 
+/* ---- experts.c ---- */
+
+extern const ls_backend_experts ls_cpu_experts;
+
 /* ---- attention.c ---- */
 
 LS_MUST_CHECK ls_status ls_cpu_attention_forward(ls_queue *queue, const ls_attention *attention,

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/kernels/experts.h"
+
+#include "compute/cpu/isa/elementwise.h"
+#include "compute/cpu/isa/experts.h"
+#include "compute/cpu/ops.h"
+#include "compute/cpu/queue_cpu.h"
+#include "compute/cpu/shape.h"
+
+#include <string.h>
+
+/* What the tiles of one call need; the tensors are those of the public function. */
+typedef struct experts_job {
+    const ls_experts_kernels *kernels;
+    const ls_elementwise_kernels *elementwise;
+    const ls_router *router;
+    const ls_routes *routes;
+    const ls_tensor *rows, *tokens, *weights; /* (n k, width), (n, width), (n, k) */
+    const ls_tensor *drows, *dweights;
+    const ls_tensor *scores, *dscores; /* (n, E) */
+    int64_t tile_tokens;
+    void (*token)(const struct experts_job *job, int64_t token);
+} experts_job;
+
+static void tile_tokens(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const experts_job *job = context;
+    const int64_t begin = tile * job->tile_tokens;
+    const int64_t end = ls_min64(begin + job->tile_tokens, job->routes->tokens);
+    for (int64_t t = begin; t < end; t++) {
+        job->token(job, t);
+    }
+}
+
+/* Runs job->token for each token, which handles `elements` elements. */
+static ls_status run_tokens(ls_queue *queue, experts_job *job, int64_t elements)
+{
+    job->kernels = ls_queue_kernels(queue)->experts;
+    job->elementwise = ls_queue_kernels(queue)->elementwise;
+    job->tile_tokens = ls_tile_rows(elements);
+    ls_queue_run_tiles(queue, ls_ceil_div(job->routes->tokens, job->tile_tokens), tile_tokens, job);
+    return LS_OK;
+}
+
+/* ---- route ---- */
+
+/* The chosen experts, ascending; also where scores have no order (NaN). */
+static void choose(const float *scores, int64_t experts, int64_t chosen, int32_t *expert)
+{
+    for (int32_t e = 0; e < experts; e++) {
+        /* The best come first; of a full list the last one may go. */
+        int64_t at = ls_min64(e, chosen - 1);
+        if (e >= chosen && !(scores[e] > scores[expert[at]])) {
+            continue;
+        }
+        for (; at > 0 && scores[e] > scores[expert[at - 1]]; at--) {
+            expert[at] = expert[at - 1];
+        }
+        expert[at] = e;
+    }
+    for (int64_t i = 1; i < chosen; i++) {
+        const int32_t e = expert[i];
+        int64_t at = i;
+        for (; at > 0 && expert[at - 1] > e; at--) {
+            expert[at] = expert[at - 1];
+        }
+        expert[at] = e;
+    }
+}
+
+static void token_route(const experts_job *job, int64_t token)
+{
+    const int64_t experts = job->routes->experts, chosen = job->routes->chosen;
+    float *scores = ls_tensor_row(job->scores, token), *weights = ls_tensor_row(job->weights, token);
+    int32_t *expert = job->routes->expert + token * chosen;
+    job->kernels->softmax(scores, experts);
+    choose(scores, experts, chosen, expert);
+    float sum = 0.0f;
+    for (int64_t i = 0; i < chosen; i++) {
+        weights[i] = scores[expert[i]];
+        sum += weights[i];
+    }
+    for (int64_t i = 0; job->router->normalise && i < chosen; i++) {
+        weights[i] /= sum;
+    }
+}
+
+/* Numbers the rows: expert by expert, and for each in the order of the tokens. */
+static void number_rows(const ls_routes *routes)
+{
+    const int64_t pairs = routes->tokens * routes->chosen;
+    int32_t *next = routes->first + 1; /* of expert e at e, and at the end where e + 1 begins */
+    memset(routes->first, 0, (size_t)(routes->experts + 1) * sizeof *routes->first);
+    for (int64_t i = 0; i < pairs; i++) {
+        next[routes->expert[i]]++;
+    }
+    int32_t begin = 0;
+    for (int64_t e = 0; e < routes->experts; e++) {
+        const int32_t count = next[e];
+        next[e] = begin;
+        begin += count;
+    }
+    for (int64_t i = 0; i < pairs; i++) {
+        const int32_t row = next[routes->expert[i]]++;
+        routes->row[i] = row;
+        routes->source[row] = (int32_t)i;
+    }
+}
+
+static ls_status route_forward(ls_queue *queue, const ls_router *router, const ls_tensor *scores,
+                               const ls_tensor *weights, const ls_routes *routes)
+{
+    experts_job job = {
+        .router = router, .routes = routes, .scores = scores, .weights = weights, .token = token_route};
+    LS_TRY(run_tokens(queue, &job, routes->experts * (1 + routes->chosen)));
+    number_rows(routes);
+    return LS_OK;
+}
+
+/* dlogits of one token. In dlogits are the gradients of the probabilities that the balance loss
+ * makes. */
+static void token_route_backward(const experts_job *job, int64_t token)
+{
+    const int64_t experts = job->routes->experts, chosen = job->routes->chosen;
+    const float *p = ls_tensor_row(job->scores, token), *dweights = ls_tensor_row(job->dweights, token);
+    const int32_t *expert = job->routes->expert + token * chosen;
+    float *dlogits = ls_tensor_row(job->dscores, token);
+    double sum = 0.0, inner = 0.0, total = 0.0;
+    for (int64_t i = 0; i < chosen; i++) {
+        sum += (double)p[expert[i]];
+        inner += (double)dweights[i] * (double)p[expert[i]];
+    }
+    for (int64_t i = 0; i < chosen; i++) {
+        const double d = (double)dweights[i];
+        dlogits[expert[i]] += (float)(job->router->normalise ? (d - inner / sum) / sum : d);
+    }
+    for (int64_t e = 0; e < experts; e++) {
+        total += (double)dlogits[e] * (double)p[e];
+    }
+    for (int64_t e = 0; e < experts; e++) {
+        dlogits[e] = p[e] * (dlogits[e] - (float)total);
+    }
+}
+
+/* One sequence: visits of each expert, then its tokens. */
+static void tile_route_backward(void *context, int64_t tile, uint32_t worker)
+{
+    (void)worker;
+    const experts_job *job = context;
+    const ls_routes *routes = job->routes;
+    const int64_t length = job->router->length, begin = tile * length;
+    float *of_expert = ls_tensor_row(job->dscores, begin);
+    memset(of_expert, 0, (size_t)routes->experts * sizeof *of_expert);
+    for (int64_t i = begin * routes->chosen; i < (begin + length) * routes->chosen; i++) {
+        of_expert[routes->expert[i]] += 1.0f;
+    }
+    const double factor = job->router->balance * (double)routes->experts / (double)length;
+    for (int64_t e = 0; e < routes->experts; e++) {
+        of_expert[e] = (float)(factor * (double)of_expert[e]);
+    }
+    for (int64_t t = begin + length; t-- > begin;) {
+        memmove(ls_tensor_row(job->dscores, t), of_expert, (size_t)routes->experts * sizeof *of_expert);
+        token_route_backward(job, t);
+    }
+}
+
+static ls_status route_backward(ls_queue *queue, const ls_router *router, const ls_tensor *probabilities,
+                                const ls_routes *routes, const ls_tensor *dweights, const ls_tensor *dlogits)
+{
+    experts_job job = {.router = router,
+                       .routes = routes,
+                       .scores = probabilities,
+                       .dweights = dweights,
+                       .dscores = dlogits};
+    ls_queue_run_tiles(queue, routes->tokens / router->length, tile_route_backward, &job);
+    return LS_OK;
+}
+
+/* ---- dispatch and combine ---- */
+
+static void token_dispatch(const experts_job *job, int64_t token)
+{
+    const ls_routes *routes = job->routes;
+    const float *x = ls_tensor_row(job->tokens, token);
+    for (int64_t i = token * routes->chosen; i < (token + 1) * routes->chosen; i++) {
+        memcpy(ls_tensor_row(job->rows, routes->row[i]), x, (size_t)job->tokens->cols * sizeof *x);
+    }
+}
+
+static void token_dispatch_backward(const experts_job *job, int64_t token)
+{
+    const ls_routes *routes = job->routes;
+    const int64_t first = token * routes->chosen, cols = job->tokens->cols;
+    float *dx = ls_tensor_row(job->tokens, token);
+    memcpy(dx, ls_tensor_row(job->rows, routes->row[first]), (size_t)cols * sizeof *dx);
+    for (int64_t i = first + 1; i < first + routes->chosen; i++) {
+        job->elementwise->add(dx, ls_tensor_row(job->rows, routes->row[i]), dx, cols);
+    }
+}
+
+static void token_combine(const experts_job *job, int64_t token)
+{
+    const ls_routes *routes = job->routes;
+    const float *weights = ls_tensor_row(job->weights, token);
+    float *y = ls_tensor_row(job->tokens, token);
+    for (int64_t i = 0; i < routes->chosen; i++) {
+        const float *row = ls_tensor_row(job->rows, routes->row[token * routes->chosen + i]);
+        job->kernels->scaled(row, weights[i], i > 0, y, job->tokens->cols);
+    }
+}
+
+static void token_combine_backward(const experts_job *job, int64_t token)
+{
+    const ls_routes *routes = job->routes;
+    const int64_t cols = job->tokens->cols;
+    const float *weights = ls_tensor_row(job->weights, token), *dy = ls_tensor_row(job->tokens, token);
+    float *dweights = ls_tensor_row(job->dweights, token);
+    for (int64_t i = 0; i < routes->chosen; i++) {
+        const int64_t row = routes->row[token * routes->chosen + i];
+        dweights[i] = job->kernels->dot(dy, ls_tensor_row(job->rows, row), cols);
+        job->kernels->scaled(dy, weights[i], false, ls_tensor_row(job->drows, row), cols);
+    }
+}
+
+static ls_status dispatch_forward(ls_queue *queue, const ls_routes *routes, const ls_tensor *x,
+                                  const ls_tensor *rows)
+{
+    experts_job job = {.routes = routes, .tokens = x, .rows = rows, .token = token_dispatch};
+    return run_tokens(queue, &job, x->cols * routes->chosen);
+}
+
+static ls_status dispatch_backward(ls_queue *queue, const ls_routes *routes, const ls_tensor *drows,
+                                   const ls_tensor *dx)
+{
+    experts_job job = {.routes = routes, .tokens = dx, .rows = drows, .token = token_dispatch_backward};
+    return run_tokens(queue, &job, dx->cols * routes->chosen);
+}
+
+static ls_status combine_forward(ls_queue *queue, const ls_routes *routes, const ls_tensor *rows,
+                                 const ls_tensor *weights, const ls_tensor *y)
+{
+    experts_job job = {
+        .routes = routes, .tokens = y, .rows = rows, .weights = weights, .token = token_combine};
+    return run_tokens(queue, &job, y->cols * routes->chosen);
+}
+
+static ls_status combine_backward(ls_queue *queue, const ls_routes *routes, const ls_tensor *rows,
+                                  const ls_tensor *weights, const ls_tensor *dy, const ls_tensor *drows,
+                                  const ls_tensor *dweights)
+{
+    experts_job job = {.routes = routes,
+                       .tokens = dy,
+                       .rows = rows,
+                       .weights = weights,
+                       .drows = drows,
+                       .dweights = dweights,
+                       .token = token_combine_backward};
+    return run_tokens(queue, &job, dy->cols * routes->chosen);
+}
+
+/* ---- a linear per expert ---- */
+
+typedef struct expert_part {
+    ls_linear linear; /* the expert's matrix; for a weight gradient only its shape matters */
+    ls_tensor x, y;   /* its rows */
+} expert_part;
+
+/* The part of expert `e`; false: it has no rows. */
+static bool part_of(const ls_routes *routes, const ls_tensor *weight, const ls_tensor *x, const ls_tensor *y,
+                    int64_t e, expert_part *part_out)
+{
+    const int64_t out = y->cols, begin = routes->first[e], count = routes->first[e + 1] - begin;
+    *part_out = (expert_part){
+        .linear = {.weight = ls_tensor_rows(*weight, e * out, out),
+                   .layout = LS_WEIGHT_OUT_IN,
+                   .forward_cut = 1,
+                   .backward_input_cut = 1,
+                   .segment_count = 1,
+                   .segment = {out}},
+        .x = ls_tensor_rows(*x, begin, count),
+        .y = ls_tensor_rows(*y, begin, count),
+    };
+    return count > 0;
+}
+
+static ls_status linear_forward(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+                                const ls_tensor *x, const ls_tensor *y)
+{
+    expert_part part;
+    for (int64_t e = 0; e < routes->experts; e++) {
+        if (part_of(routes, weight, x, y, e, &part)) {
+            LS_TRY(ls_cpu_linear_forward(queue, &part.linear, &part.x, &part.y));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status linear_backward_input(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+                                       const ls_tensor *dy, const ls_tensor *dx)
+{
+    expert_part part;
+    for (int64_t e = 0; e < routes->experts; e++) {
+        if (part_of(routes, weight, dx, dy, e, &part)) {
+            LS_TRY(ls_cpu_linear_backward_input(queue, &part.linear, &part.y, &part.x, false));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status linear_backward_weight(ls_queue *queue, const ls_routes *routes, const ls_tensor *x,
+                                        const ls_tensor *dy, const ls_tensor *dweight, bool accumulate)
+{
+    const ls_tensor none = {0};
+    expert_part part;
+    for (int64_t e = 0; e < routes->experts; e++) {
+        if (part_of(routes, dweight, x, dy, e, &part)) {
+            LS_TRY(ls_cpu_linear_backward_weight(queue, &part.linear, &part.x, &part.y, &part.linear.weight,
+                                                 &none, accumulate));
+        } else if (!accumulate) {
+            LS_TRY(ls_cpu_fill(queue, &part.linear.weight, 0.0f));
+        }
+    }
+    return LS_OK;
+}
+
+const ls_backend_experts ls_cpu_experts = {
+    .route_forward = route_forward,
+    .route_backward = route_backward,
+    .dispatch_forward = dispatch_forward,
+    .dispatch_backward = dispatch_backward,
+    .combine_forward = combine_forward,
+    .combine_backward = combine_backward,
+    .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+};
