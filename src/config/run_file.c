@@ -13,6 +13,8 @@ enum {
     DEFAULT_STEPS = 1000,
     DEFAULT_LAYERS = 6,
     DEFAULT_HEADS = 6,
+    DEFAULT_EXPERTS = 8,
+    DEFAULT_EXPERTS_PER_TOKEN = 2,
     DEFAULT_WIDTH = 384,
     DEFAULT_CONTEXT = 256,
     IMPORTED_CONTEXT_MAX = 1024,
@@ -152,6 +154,14 @@ static void resolve_batch(ls_run_file *run)
 
 /* ---- the rest of auto ---- */
 
+static void resolve_experts(ls_run_model *model)
+{
+    model->experts = model->experts > 0 ? model->experts : DEFAULT_EXPERTS;
+    model->experts_per_token =
+        model->experts_per_token > 0 ? model->experts_per_token : DEFAULT_EXPERTS_PER_TOKEN;
+    model->expert_ffn = model->expert_ffn > 0 ? model->expert_ffn : model->ffn;
+}
+
 /* Values that the family decides, for a model without model.from. */
 static void resolve_model(ls_run_model *model)
 {
@@ -173,6 +183,9 @@ static void resolve_model(ls_run_model *model)
     if (model->ffn == LS_AUTO_U64) {
         model->ffn =
             family.swiglu ? ls_round_up_u64((8 * model->width + 2) / 3, FFN_MULTIPLE) : 4 * model->width;
+    }
+    if (ls_family_has_experts(family.family)) {
+        resolve_experts(model);
     }
     model->tie_embeddings = or_default_switch(model->tie_embeddings, family.tied);
     model->qkv_bias = or_default_switch(model->qkv_bias, family.qkv_bias);
@@ -370,6 +383,13 @@ static ls_status agree(const char *key, uint64_t *value, int64_t imported)
     return LS_OK;
 }
 
+/* Of a number that is 0 unless it is set. */
+static ls_status agree_if_set(const char *key, uint64_t *value, int64_t imported)
+{
+    *value = *value > 0 ? *value : LS_AUTO_U64;
+    return agree(key, value, imported);
+}
+
 static ls_status agree_f64(const char *key, double *value, double imported)
 {
     if (*value != LS_AUTO_F64 && *value != imported) {
@@ -525,6 +545,9 @@ static ls_status adopt_model(ls_run_model *model, const ls_model_config *config)
     LS_TRY(agree("head_dim", &model->head_dim, config->head_dim));
     LS_TRY(agree("width", &model->width, config->width));
     LS_TRY(agree("ffn", &model->ffn, config->ffn));
+    LS_TRY(agree_if_set("experts", &model->experts, config->experts));
+    LS_TRY(agree_if_set("experts_per_token", &model->experts_per_token, config->experts_per_token));
+    LS_TRY(agree_if_set("expert_ffn", &model->expert_ffn, config->expert_ffn));
     LS_TRY(check_vocab(model, config->vocab));
     LS_TRY(agree_switch("tie_embeddings", &model->tie_embeddings, config->tied));
     LS_TRY(agree_switch("qkv_bias", &model->qkv_bias, config->qkv_bias));
@@ -620,6 +643,9 @@ ls_status ls_run_file_model_config(const ls_run_file *run, ls_model_config *conf
     config.head_dim = (int64_t)model->head_dim;
     config.width = (int64_t)model->width;
     config.ffn = (int64_t)model->ffn;
+    config.experts = (int64_t)model->experts;
+    config.experts_per_token = (int64_t)model->experts_per_token;
+    config.expert_ffn = (int64_t)model->expert_ffn;
     config.context = (int64_t)model->context;
     config.vocab = (int64_t)model->vocab;
     config.norm_eps = model->norm_eps;

@@ -86,6 +86,8 @@ typedef struct ls_run_model {
     uint64_t width;    /* auto: 384 */
     /* auto: gpt2 4 * width; others 8/3 * width, rounded up to a multiple of 64 */
     uint64_t ffn;
+    /* 0: no experts, or until ls_run_file_adopt_model; families with experts have 8, 2 and ffn */
+    uint64_t experts, experts_per_token, expert_ffn;
     /* tokens in a training sequence; auto: 256; with model.from the model's, at most 1024 */
     uint64_t context;
     uint64_t vocab;                        /* auto until ls_run_file_adopt_vocab */
@@ -183,6 +185,7 @@ typedef struct ls_run_train {
     /* patterns over tensor names (model/layout.h: ls_layout_build_frozen) */
     ls_option_strings freeze;
     uint64_t tensor_cut; /* canonical tensor-parallel degree */
+    double balance_loss; /* has an effect only with experts */
     uint64_t seed;
     ls_run_optimizer optimizer;
     ls_run_schedule schedule;
@@ -299,7 +302,8 @@ enum {
     LS_RUN_FILE_ORIGINAL_CONTEXT = 8192, /* rope_scaling.original_context without model.from */
 };
 
-#define LS_HANG_TIMEOUT_S 60.0 /* default of job.hang_timeout */
+#define LS_HANG_TIMEOUT_S        60.0 /* default of job.hang_timeout */
+#define LS_RUN_FILE_BALANCE_LOSS 0.01 /* default of train.balance_loss */
 
 /* Which values the file left open. Not settings: ls_run_file_load notes them before it resolves
  * them. */

@@ -135,6 +135,11 @@ static ls_status check_tensor_cut(const ls_run_file *run)
 {
     const ls_run_model *model = &run->model;
     const uint64_t cut = run->train.tensor_cut;
+    if (model->experts > 0 && cut > 1) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.tensor_cut is %llu, but in this version it must be 1 for models with experts",
+                       number(cut));
+    }
     if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; 1 "
@@ -150,9 +155,42 @@ static ls_status check_window(const ls_run_model *model)
         return LS_OK;
     }
     return ls_fail(LS_ERR_INVALID,
-                   "model.sliding_window is %llu, but only mistral, qwen2 and qwen3 have sliding windows, "
-                   "and model.family is %s; remove the key, or change the family",
+                   "model.sliding_window is %llu, but only mistral, qwen2, qwen3, mixtral and qwen3-moe have "
+                   "sliding windows, and model.family is %s; remove the key, or change the family",
                    number(model->sliding_window), ls_family_name((ls_family)model->family));
+}
+
+/* With model.from the numbers are those of the model. */
+static ls_status check_experts(const ls_run_model *model)
+{
+    if (model->family == LS_FAMILY_COUNT || model->from[0]) {
+        return LS_OK;
+    }
+    if (!ls_family_has_experts((ls_family)model->family)) {
+        const bool set = model->experts + model->experts_per_token + model->expert_ffn > 0;
+        return set ? ls_fail(LS_ERR_INVALID,
+                             "model.%s is set, but model.family %s has no experts; remove the key, or set "
+                             "model.family to mixtral or qwen3-moe",
+                             model->experts > 0             ? "experts"
+                             : model->experts_per_token > 0 ? "experts_per_token"
+                                                            : "expert_ffn",
+                             ls_family_name((ls_family)model->family))
+                   : LS_OK;
+    }
+    if (model->experts_per_token > model->experts) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "model.experts_per_token is %llu, but there are only %llu experts (model.experts); use "
+            "at most that many",
+            number(model->experts_per_token), number(model->experts));
+    }
+    if (model->family == LS_FAMILY_MIXTRAL && model->expert_ffn != model->ffn) {
+        return ls_fail(LS_ERR_INVALID,
+                       "model.expert_ffn is %llu, but in the family mixtral it must equal model.ffn, %llu; "
+                       "remove it, or set model.family to qwen3-moe",
+                       number(model->expert_ffn), number(model->ffn));
+    }
+    return LS_OK;
 }
 
 static ls_status check_model(const ls_run_file *run)
@@ -165,6 +203,7 @@ static ls_status check_model(const ls_run_file *run)
     LS_TRY(check_heads(model));
     LS_TRY(check_tensor_cut(run));
     LS_TRY(check_window(model));
+    LS_TRY(check_experts(model));
     if (model->rope_scaling_kind == LS_ROPE_LLAMA3 &&
         model->rope_scaling_low_freq_factor >= model->rope_scaling_high_freq_factor) {
         return ls_fail(LS_ERR_INVALID,
@@ -549,6 +588,12 @@ ls_status ls_run_file_check_effect(const ls_run_file *run)
     const ls_rope_scaling_kind kind = model->rope_scaling_kind;
     const double factor = model->rope_scaling_factor;
     const uint64_t original = model->rope_scaling_original_context;
+    if (!model->from[0] && model->experts == 0 && run->train.balance_loss != LS_RUN_FILE_BALANCE_LOSS) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.balance_loss is %g, but it has an effect only on models with experts, and "
+                       "model.family is %s; remove the key",
+                       run->train.balance_loss, ls_family_name((ls_family)model->family));
+    }
     if (kind != LS_ROPE_NONE && model->family == LS_FAMILY_GPT2) {
         return ls_fail(LS_ERR_INVALID,
                        "model.rope_scaling.kind is set, but model.family gpt2 has learned position "

@@ -61,7 +61,10 @@ const ls_option_hint ls_run_file_hints[] = {
     {"lora_target_modules target_modules lora_target_linear adapter.target_modules lora.target_modules", "adapter.targets", "all-linear, or names of linear layers"},
     {"use_rslora adapter.use_rslora", "adapter.rslora", ""},
     {"load_in_4bit load_in_8bit quantization quantization_config bnb_4bit_quant_type adapter.quantization", "adapter.base", "nf4 or int8, with adapter.kind: lora"},
-    {"moe num_experts n_experts num_local_experts", NULL, "this version has no mixture-of-experts models"},
+    {"moe num_experts n_experts num_local_experts", "model.experts", "with model.family mixtral or qwen3-moe"},
+    {"num_experts_per_tok top_k_experts moe_top_k num_selected_experts", "model.experts_per_token", ""},
+    {"moe_intermediate_size expert_ffn moe_ffn_hidden_size", "model.expert_ffn", ""},
+    {"router_aux_loss_coef moe_aux_loss_coeff aux_loss_coef", "train.balance_loss", ""},
     /* data and tokenizer */
     {"dataset datasets data_path train_file train_files train_data dataset_path data_dir dataset_name train_dataset input_file", "data.train", "files on this machine, or patterns of their names"},
     {"data.files data.file data.path data.paths data.dir data.text", "data.train", "files on this machine, or patterns of their names"},

@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-static const char *const families[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "auto", NULL};
+static const char *const families[] = {"gpt2",    "llama",     "mistral", "qwen2", "qwen3",
+                                       "mixtral", "qwen3-moe", "auto",    NULL};
 static const char *const rope_scaling_kinds[] = {"none", "linear", "llama3", "dynamic", "yarn", NULL};
 static const char *const adapter_kinds[] = {"none", "lora", NULL};
 static const char *const tokenizer_kinds[] = {"bytes", "file", "train", "model", "auto", NULL};
@@ -51,19 +52,22 @@ static const ls_option options[] = {
     {U64_AUTO("model.head_dim", model.head_dim, 1, 1024), IDENTITY, .help = "width of one attention head; auto: model.width / model.heads"},
     {U64_AUTO("model.width", model.width, 1, 1 << 18), IDENTITY, .help = "width of the residual stream; auto: 384"},
     {U64_AUTO("model.ffn", model.ffn, 1, 1 << 20), IDENTITY, .help = "inner width of the MLP; auto: 4 * model.width for gpt2, otherwise 8/3 * model.width rounded up to a multiple of 64"},
+    {U64("model.experts", model.experts, "0", 0, 4096), IDENTITY_WHEN_SET, .help = "number of experts in each layer, for mixtral and qwen3-moe; 0: that of the model named in model.from, otherwise 8 in these families and none in the others"},
+    {U64("model.experts_per_token", model.experts_per_token, "0", 0, 4096), IDENTITY_WHEN_SET, .help = "number of experts that each token visits, at most model.experts; 0: that of the model named in model.from, otherwise 2 with experts"},
+    {U64("model.expert_ffn", model.expert_ffn, "0", 0, 1 << 20), IDENTITY_WHEN_SET, .help = "inner width of one expert; 0: that of the model named in model.from, otherwise model.ffn with experts"},
     {U64_AUTO("model.context", model.context, 1, 1 << 24), IDENTITY, .help = "number of tokens in a training sequence; auto: 256, or for an imported model its context, at most 1024. To exceed the context of an imported model, set model.rope_scaling"},
     {U64_AUTO("model.vocab", model.vocab, 1, 1 << 24), IDENTITY, .help = "size of the vocabulary (number of rows of the embedding table); auto: that of the tokenizer, or of the model named in model.from if that is larger. Rows that are added to that model start as the mean of its rows"},
     {SWITCH("model.tie_embeddings", model.tie_embeddings), IDENTITY, .help = "use the embedding table as the output matrix too (tied embeddings); auto: depends on model.family (yes for gpt2)"},
     {SWITCH("model.qkv_bias", model.qkv_bias), IDENTITY, .help = "add biases to queries, keys and values; auto: depends on model.family (yes for gpt2 and qwen2)"},
-    {SWITCH("model.qk_norm", model.qk_norm), IDENTITY, .help = "normalise the query and the key of each attention head; auto: depends on model.family (yes for qwen3)"},
-    {F64_AUTO("model.norm_eps", model.norm_eps, 1e-12, 1), IDENTITY, .help = "epsilon of the normalisation layers, which avoids division by zero; auto: 1e-5, or 1e-6 for qwen2 and qwen3"},
-    {F64_AUTO("model.rope_theta", model.rope_theta, 1, 1e12), IDENTITY, .help = "base of the frequencies of rotary position embeddings; auto: 1e4, or 1e6 for qwen2 and qwen3"},
+    {SWITCH("model.qk_norm", model.qk_norm), IDENTITY, .help = "normalise the query and the key of each attention head; auto: depends on model.family (yes for qwen3 and qwen3-moe)"},
+    {F64_AUTO("model.norm_eps", model.norm_eps, 1e-12, 1), IDENTITY, .help = "epsilon of the normalisation layers, which avoids division by zero; auto: 1e-5, or 1e-6 for qwen2, qwen3 and qwen3-moe"},
+    {F64_AUTO("model.rope_theta", model.rope_theta, 1, 1e12), IDENTITY, .help = "base of the frequencies of rotary position embeddings; auto: 1e4, or 1e6 for qwen2, qwen3, mixtral and qwen3-moe"},
     {CHOICE("model.rope_scaling.kind", model.rope_scaling_kind, "none", rope_scaling_kinds), IDENTITY, .help = "method that adapts rotary position embeddings to a context longer than the model was trained for; with model.from, none keeps the model's own method, and any other replaces it"},
     {F64_AUTO("model.rope_scaling.factor", model.rope_scaling_factor, 1e-3, 1e6), IDENTITY, .help = "factor by which rotary position scaling lengthens the context of the model; auto: model.context / original_context with model.from, otherwise 1"},
     {F64("model.rope_scaling.low_freq_factor", model.rope_scaling_low_freq_factor, "1", 1e-3, 1e6), IDENTITY, .help = "for llama3 scaling: rotary wavelengths longer than original_context / low_freq_factor are stretched"},
     {F64("model.rope_scaling.high_freq_factor", model.rope_scaling_high_freq_factor, "4", 1e-3, 1e6), IDENTITY, .help = "for llama3 scaling: rotary wavelengths shorter than original_context / high_freq_factor are not stretched"},
     {U64_AUTO("model.rope_scaling.original_context", model.rope_scaling_original_context, 1, 1 << 24), IDENTITY, .help = "for llama3, dynamic and yarn scaling: context of the model before it is lengthened, in tokens; auto: that of the model named in model.from, otherwise 8192"},
-    {U64_AUTO("model.sliding_window", model.sliding_window, 0, 1 << 24), IDENTITY, .help = "number of positions that attention looks back (sliding window), for mistral, qwen2 and qwen3; 0: all positions; auto: that of the model named in model.from, otherwise 0"},
+    {U64_AUTO("model.sliding_window", model.sliding_window, 0, 1 << 24), IDENTITY, .help = "number of positions that attention looks back (sliding window), for mistral, qwen2, qwen3, mixtral and qwen3-moe; 0: all positions; auto: that of the model named in model.from, otherwise 0"},
     {F64("model.init_std", model.init_std, "0.02", 0, 10), IDENTITY, .help = "standard deviation of the random weights that training starts from"},
 
     {CHOICE("adapter.kind", adapter.kind, "none", adapter_kinds), IDENTITY_WHEN_SET, .help = "train a small adapter beside the frozen model of model.from, instead of the model itself. lora: low-rank matrices on linear layers"},
@@ -105,6 +109,7 @@ static const ls_option options[] = {
     {U64_AUTO("train.leaves", train.leaves, 1, 1 << 20), IDENTITY, .help = "number of equal shares (leaves) into which the batch of a step is divided, for the ranks to compute; a divisor of train.global_batch and at least the number of ranks; auto: chosen from the batch and job.max_ranks"},
     {ROW("train.freeze", LS_OPTION_STRINGS, train.freeze, "[]"), IDENTITY, .identity_when_set = true, .value_name = "PATTERNS", .help = "names, or patterns of names, of tensors that are not trained, such as [\"*embed*\", layers.0]. These tensors have no gradients and no optimizer state, and checkpoints store them only once"},
     {U64("train.tensor_cut", train.tensor_cut, "1", 1, 64), IDENTITY, .help = "number of partial sums into which row-parallel matrix products are always divided, so that the tensor-parallel degree does not change the result; a divisor of model.kv_heads and model.ffn, and a power of two where ranks share it"},
+    {F64("train.balance_loss", train.balance_loss, "0.01", 0, 100), IDENTITY_WHEN_SET, .help = "coefficient of the loss that keeps the experts of a layer equally busy, computed for each sequence, for models with experts; it is not part of the losses that are shown; 0: none"},
     {U64("train.seed", train.seed, "1337", 0, MANY), IDENTITY, .help = "seed of the initial weights, the order of training samples and all other random numbers"},
     {F64("train.clip_norm", train.clip_norm, "1.0", 0, 1e6), IDENTITY, .help = "largest norm of the gradient; a gradient with a larger norm is scaled down to it; 0: no clipping"},
     {CHOICE("train.precision", train.precision, "fp32", precisions), IDENTITY, .help = "number format of the computation. fp32: float32 everywhere; bf16: activations and the weights they meet in bfloat16, sums and optimizer in float32; tf32: float32 with products rounded to 10 bits. bf16 and tf32 need a GPU"},

@@ -7,8 +7,9 @@
 #include <string.h>
 
 static const char *const family_names[LS_FAMILY_COUNT] = {
-    [LS_FAMILY_GPT2] = "gpt2",   [LS_FAMILY_LLAMA] = "llama", [LS_FAMILY_MISTRAL] = "mistral",
-    [LS_FAMILY_QWEN2] = "qwen2", [LS_FAMILY_QWEN3] = "qwen3",
+    [LS_FAMILY_GPT2] = "gpt2",           [LS_FAMILY_LLAMA] = "llama", [LS_FAMILY_MISTRAL] = "mistral",
+    [LS_FAMILY_QWEN2] = "qwen2",         [LS_FAMILY_QWEN3] = "qwen3", [LS_FAMILY_MIXTRAL] = "mixtral",
+    [LS_FAMILY_QWEN3_MOE] = "qwen3-moe",
 };
 
 const char *ls_family_name(ls_family family)
@@ -17,21 +18,38 @@ const char *ls_family_name(ls_family family)
     return family_names[family];
 }
 
-ls_status ls_family_parse(const char *name, ls_family *family_out)
+const char *ls_family_model_type(ls_family family)
+{
+    return family == LS_FAMILY_QWEN3_MOE ? "qwen3_moe" : ls_family_name(family);
+}
+
+ls_status ls_family_of_model_type(const char *type, ls_family *family_out)
 {
     for (int i = 0; i < LS_FAMILY_COUNT; i++) {
-        if (strcmp(name, family_names[i]) == 0) {
+        if (strcmp(type, ls_family_model_type((ls_family)i)) == 0) {
             *family_out = (ls_family)i;
             return LS_OK;
         }
     }
     return ls_fail(LS_ERR_INVALID,
-                   "model family \"%s\" is not known; use gpt2, llama, mistral, qwen2 or qwen3", name);
+                   "model_type is \"%s\"; supported are gpt2, llama, mistral, qwen2, qwen3, mixtral and "
+                   "qwen3_moe",
+                   type);
 }
 
 bool ls_family_has_window(ls_family family)
 {
-    return family == LS_FAMILY_MISTRAL || family == LS_FAMILY_QWEN2 || family == LS_FAMILY_QWEN3;
+    return family != LS_FAMILY_GPT2 && family != LS_FAMILY_LLAMA;
+}
+
+bool ls_family_has_experts(ls_family family)
+{
+    return family == LS_FAMILY_MIXTRAL || family == LS_FAMILY_QWEN3_MOE;
+}
+
+static bool has_qk_norm(ls_family family)
+{
+    return family == LS_FAMILY_QWEN3 || family == LS_FAMILY_QWEN3_MOE;
 }
 
 const char *ls_rope_scaling_name(ls_rope_scaling_kind kind)
@@ -48,19 +66,20 @@ void ls_model_config_defaults(ls_family family, ls_model_config *config_out)
 {
     LS_ASSERT(family < LS_FAMILY_COUNT);
     const bool gpt2 = family == LS_FAMILY_GPT2;
-    const bool qwen = family == LS_FAMILY_QWEN2 || family == LS_FAMILY_QWEN3;
+    const bool qwen = family == LS_FAMILY_QWEN2 || has_qk_norm(family);
     *config_out = (ls_model_config){
         .family = family,
         .rms_norm = !gpt2,
         .norm_eps = qwen ? 1e-6 : 1e-5,
         .swiglu = !gpt2,
         .rotary = !gpt2,
-        .rope_theta = qwen ? 1e6 : 1e4,
+        .rope_theta = qwen || family == LS_FAMILY_MIXTRAL ? 1e6 : 1e4,
         .rope_scaling = {.kind = LS_ROPE_NONE, .factor = 1.0},
         .qkv_bias = gpt2 || family == LS_FAMILY_QWEN2,
         .output_bias = gpt2,
         .mlp_bias = gpt2,
-        .qk_norm = family == LS_FAMILY_QWEN3,
+        .qk_norm = has_qk_norm(family),
+        .normalise_experts = ls_family_has_experts(family),
         .tied = gpt2,
         .init_std = 0.02,
         .bos_id = -1,
@@ -230,6 +249,24 @@ static ls_status check_window(const ls_model_config *config)
                        some_layers && config->window > 0 ? config->layers : 0);
 }
 
+static ls_status check_experts(const ls_model_config *config)
+{
+    const bool mixtral = config->family == LS_FAMILY_MIXTRAL;
+    if (!ls_family_has_experts(config->family)) {
+        LS_TRY(check_range("experts (only mixtral and qwen3-moe have some)", config->experts, 0, 0));
+        LS_TRY(check_range("experts_per_token (without experts)", config->experts_per_token, 0, 0));
+        return check_range("expert_ffn (without experts)", config->expert_ffn, 0, 0);
+    }
+    LS_TRY(check_range("experts", config->experts, 1, 4096));
+    LS_TRY(check_range("experts_per_token", config->experts_per_token, 1, config->experts));
+    LS_TRY(check_range("expert_ffn", config->expert_ffn, 1, 1 << 20));
+    if (mixtral) {
+        LS_TRY(check_range("expert_ffn (of mixtral: ffn)", config->expert_ffn, config->ffn, config->ffn));
+        return check_fixed(config, "normalise_experts", config->normalise_experts, true);
+    }
+    return LS_OK;
+}
+
 static ls_status check_gpt2(const ls_model_config *config)
 {
     LS_TRY(check_fixed(config, "qkv_bias", config->qkv_bias, true));
@@ -256,14 +293,15 @@ static ls_status check_family(const ls_model_config *config)
     LS_TRY(check_fixed(config, "rms_norm", config->rms_norm, !gpt2));
     LS_TRY(check_fixed(config, "swiglu", config->swiglu, !gpt2));
     LS_TRY(check_fixed(config, "rotary", config->rotary, !gpt2));
-    LS_TRY(check_fixed(config, "qk_norm", config->qk_norm, config->family == LS_FAMILY_QWEN3));
+    LS_TRY(check_fixed(config, "qk_norm", config->qk_norm, has_qk_norm(config->family)));
     if (gpt2) {
         return check_gpt2(config);
     }
     if (config->family != LS_FAMILY_LLAMA) {
         LS_TRY(check_fixed(config, "mlp_bias", config->mlp_bias, false));
     }
-    if (config->family == LS_FAMILY_MISTRAL || config->family == LS_FAMILY_QWEN2) {
+    if (config->family == LS_FAMILY_MISTRAL || config->family == LS_FAMILY_MIXTRAL ||
+        config->family == LS_FAMILY_QWEN2) {
         LS_TRY(check_fixed(config, "qkv_bias", config->qkv_bias, config->family == LS_FAMILY_QWEN2));
         return check_fixed(config, "output_bias", config->output_bias, false);
     }
@@ -272,7 +310,7 @@ static ls_status check_family(const ls_model_config *config)
                        "model: heads is %lld, but for the family llama width, %lld, must be a multiple of it",
                        (long long)config->heads, (long long)config->width);
     }
-    /* llama and qwen3 have one key, attention_bias, for all four projections. */
+    /* The others have one key, attention_bias, for all four projections. */
     return check_fixed(config, "output_bias", config->output_bias, config->qkv_bias);
 }
 
@@ -284,8 +322,19 @@ ls_status ls_model_config_check(const ls_model_config *config)
     LS_TRY(check_sizes(config));
     LS_TRY(check_ids(config));
     LS_TRY(check_family(config));
+    LS_TRY(check_experts(config));
     LS_TRY(check_rope(config));
     return check_window(config);
+}
+
+int64_t ls_model_config_mlp_rows(const ls_model_config *config)
+{
+    return config->experts > 0 ? config->experts_per_token : 1;
+}
+
+int64_t ls_model_config_mlp_ffn(const ls_model_config *config)
+{
+    return config->experts > 0 ? config->expert_ffn : config->ffn;
 }
 
 int64_t ls_model_config_window(const ls_model_config *config, int64_t layer)
@@ -322,18 +371,24 @@ static bool ids_equal(const ls_model_config *a, const ls_model_config *b)
            memcmp(a->more_eos, b->more_eos, (size_t)a->more_eos_count * sizeof *a->more_eos) == 0;
 }
 
+static bool experts_equal(const ls_model_config *a, const ls_model_config *b)
+{
+    return a->experts == b->experts && a->experts_per_token == b->experts_per_token &&
+           a->expert_ffn == b->expert_ffn;
+}
+
 static bool switches_equal(const ls_model_config *a, const ls_model_config *b)
 {
     return a->rms_norm == b->rms_norm && a->swiglu == b->swiglu && a->rotary == b->rotary &&
            a->qkv_bias == b->qkv_bias && a->output_bias == b->output_bias && a->mlp_bias == b->mlp_bias &&
-           a->qk_norm == b->qk_norm && a->tied == b->tied;
+           a->qk_norm == b->qk_norm && a->tied == b->tied && a->normalise_experts == b->normalise_experts;
 }
 
 bool ls_model_config_equal(const ls_model_config *a, const ls_model_config *b)
 {
     return a->family == b->family && a->layers == b->layers && a->heads == b->heads &&
            a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->width == b->width &&
-           a->ffn == b->ffn && a->context == b->context && a->vocab == b->vocab &&
+           a->ffn == b->ffn && a->context == b->context && a->vocab == b->vocab && experts_equal(a, b) &&
            a->norm_eps == b->norm_eps && a->window == b->window &&
            a->window_first_layer == b->window_first_layer && a->init_std == b->init_std && ids_equal(a, b) &&
            switches_equal(a, b) &&

@@ -21,6 +21,8 @@ typedef enum ls_family {
     LS_FAMILY_MISTRAL,
     LS_FAMILY_QWEN2,
     LS_FAMILY_QWEN3,
+    LS_FAMILY_MIXTRAL,
+    LS_FAMILY_QWEN3_MOE,
     LS_FAMILY_COUNT
 } ls_family;
 
@@ -56,9 +58,16 @@ typedef struct ls_model_config {
     int64_t kv_heads; /* divides heads */
     int64_t head_dim; /* even; usually width / heads */
     int64_t width;    /* residual stream */
-    int64_t ffn;      /* MLP inner width */
+    int64_t ffn;      /* MLP inner width; with experts only noted in files */
     int64_t context;  /* longest sequence */
     int64_t vocab;    /* rows of the embedding table */
+
+    /* In place of one MLP, each layer of mixtral and qwen3-moe has `experts` of them, of which a
+     * token visits those with the highest scores. 0 in the other families. */
+    int64_t experts;           /* 1..4096 */
+    int64_t experts_per_token; /* 1..experts */
+    int64_t expert_ffn;        /* inner width of one expert; mixtral: ffn */
+    bool normalise_experts;    /* the weights of a token's experts are divided by their sum */
 
     bool rms_norm;     /* RMS norm without bias; else layer norm with bias */
     double norm_eps;   /* > 0 */
@@ -67,7 +76,7 @@ typedef struct ls_model_config {
     double rope_theta; /* base of the rotary frequencies */
     ls_rope_scaling rope_scaling;
     bool qkv_bias, output_bias, mlp_bias;
-    bool qk_norm;   /* RMS norm of each query and key head (qwen3) */
+    bool qk_norm;   /* RMS norm of each query and key head (qwen3, qwen3-moe) */
     bool tied;      /* the head's weight is the embedding table */
     int64_t window; /* sliding window in positions, 0: none */
     /* layers below it attend to everything (qwen2's max_window_layers); 0: all use the window */
@@ -80,15 +89,21 @@ typedef struct ls_model_config {
     int64_t more_eos_count;
 } ls_model_config;
 
-/* "gpt2", "llama", "mistral", "qwen2", "qwen3". */
+/* As in run files: "gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3-moe". */
 const char *ls_family_name(ls_family family);
-/* Errors: LS_ERR_INVALID naming the known families. */
-LS_MUST_CHECK ls_status ls_family_parse(const char *name, ls_family *family_out);
 
-/* rope_type in config.json: "default", "linear", "llama3", "dynamic", "yarn". */
+/* model_type in config.json: the same names, but "qwen3_moe". */
+const char *ls_family_model_type(ls_family family);
+/* Errors: LS_ERR_INVALID naming the known types. */
+LS_MUST_CHECK ls_status ls_family_of_model_type(const char *type, ls_family *family_out);
+
 /* Whether models of the family can have a sliding window. */
 bool ls_family_has_window(ls_family family);
 
+/* Whether a layer of the family has experts instead of one MLP. */
+bool ls_family_has_experts(ls_family family);
+
+/* rope_type in config.json: "default", "linear", "llama3", "dynamic", "yarn". */
 const char *ls_rope_scaling_name(ls_rope_scaling_kind kind);
 
 /* Family defaults for everything that follows from the family; sizes are left 0. */
@@ -104,6 +119,10 @@ size_t ls_model_config_eos(const ls_model_config *config, int32_t ids_out[LS_MOR
 /* Checks ranges and combinations; the error names the field, the value and what is allowed. Errors:
  * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_model_config_check(const ls_model_config *config);
+
+/* Rows of the MLP for one token, 1 or experts_per_token, and its inner width. */
+int64_t ls_model_config_mlp_rows(const ls_model_config *config);
+int64_t ls_model_config_mlp_ffn(const ls_model_config *config);
 
 /* Window of layer `layer`: 0 if it attends to all earlier positions. */
 int64_t ls_model_config_window(const ls_model_config *config, int64_t layer);

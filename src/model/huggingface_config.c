@@ -33,6 +33,8 @@ static const family_defaults defaults_of[LS_FAMILY_COUNT] = {
     [LS_FAMILY_MISTRAL] = {32000, 4096, 32, 32, 8, 14336, 131072, 0, 1e-6, 1, 2},
     [LS_FAMILY_QWEN2] = {151936, 4096, 32, 32, 32, 22016, 32768, 0, 1e-6, -1, -1},
     [LS_FAMILY_QWEN3] = {151936, 4096, 32, 32, 32, 22016, 32768, 128, 1e-6, -1, -1},
+    [LS_FAMILY_MIXTRAL] = {32000, 4096, 32, 32, 8, 14336, 131072, 0, 1e-5, 1, 2},
+    [LS_FAMILY_QWEN3_MOE] = {151936, 2048, 24, 32, 4, 6144, 32768, 0, 1e-6, -1, -1},
 };
 
 /* ---- members ---- */
@@ -245,7 +247,7 @@ static ls_status read_rope(const reader *r, ls_model_config *config)
         key = "rope_parameters";
         object = json_object_get(r->root, key);
     }
-    LS_TRY(get_real(r, "rope_theta", 10000.0, &config->rope_theta));
+    LS_TRY(get_real(r, "rope_theta", config->family == LS_FAMILY_MIXTRAL ? 1e6 : 1e4, &config->rope_theta));
     LS_TRY(require_whole_heads(r));
     if (!object || json_is_null(object)) {
         return LS_OK;
@@ -310,22 +312,32 @@ static ls_status read_layer_types(const reader *r, const json_t *types, ls_model
     return LS_OK;
 }
 
-static ls_status read_window(const reader *r, ls_model_config *config)
+/* Families whose first layers may be without the window that the later ones have. */
+static bool has_first_layers(ls_family family)
 {
-    if (config->family == LS_FAMILY_GPT2 || config->family == LS_FAMILY_LLAMA) {
-        return LS_OK; /* their classes do not support a window */
-    }
-    const bool mistral = config->family == LS_FAMILY_MISTRAL;
+    return family == LS_FAMILY_QWEN2 || family == LS_FAMILY_QWEN3;
+}
+
+/* As in transformers, a missing sliding_window means none for mixtral, the default for others. */
+static ls_status read_window_size(const reader *r, ls_model_config *config)
+{
     const json_t *member = json_object_get(r->root, "sliding_window");
-    bool uses = mistral;
-    if (!mistral) {
+    const bool has_switch = has_first_layers(config->family) || config->family == LS_FAMILY_QWEN3_MOE;
+    bool uses = config->family == LS_FAMILY_MISTRAL || member;
+    if (has_switch) {
         LS_TRY(ls_json_get_bool(r->root, r->name, "use_sliding_window", false, &uses));
     }
-    if (uses && !(member && json_is_null(member))) {
-        LS_TRY(get_count(r, "sliding_window", 4096, &config->window));
+    return uses && !json_is_null(member) ? get_count(r, "sliding_window", 4096, &config->window) : LS_OK;
+}
+
+static ls_status read_window(const reader *r, ls_model_config *config)
+{
+    if (!ls_family_has_window(config->family)) {
+        return LS_OK;
     }
+    LS_TRY(read_window_size(r, config));
     uint64_t first = 0;
-    if (!mistral) {
+    if (has_first_layers(config->family)) {
         LS_TRY(ls_json_get_u64(r->root, r->name, "max_window_layers", 0, (uint64_t)COUNT_MAX, 28, &first));
     }
     config->window_first_layer = (int64_t)first;
@@ -336,10 +348,10 @@ static ls_status read_window(const reader *r, ls_model_config *config)
     if (config->window_first_layer >= config->layers || config->window == 0) {
         config->window = config->window_first_layer = 0; /* no layer has one */
     }
-    if (mistral && config->window_first_layer != 0) {
+    if (!has_first_layers(config->family) && config->window_first_layer != 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: layer_types mixes full and sliding attention, which is not supported for mistral",
-                       r->name);
+                       "%s: layer_types mixes full and sliding attention, which is not supported for %s",
+                       r->name, ls_family_name(config->family));
     }
     return LS_OK;
 }
@@ -367,19 +379,63 @@ static ls_status read_gpt2(const reader *r, const family_defaults *d, ls_model_c
     return LS_OK;
 }
 
+/* Families with one switch for the biases of all four projections of attention. */
+static bool has_attention_bias(ls_family family)
+{
+    return family == LS_FAMILY_LLAMA || family == LS_FAMILY_QWEN3 || family == LS_FAMILY_QWEN3_MOE;
+}
+
 static ls_status read_biases(const reader *r, ls_model_config *config)
 {
     const ls_family family = config->family;
-    if (family == LS_FAMILY_LLAMA || family == LS_FAMILY_QWEN3) {
+    if (has_attention_bias(family)) {
         LS_TRY(ls_json_get_bool(r->root, r->name, "attention_bias", false, &config->qkv_bias));
         config->output_bias = config->qkv_bias;
-    } else if (family == LS_FAMILY_MISTRAL) {
+    } else if (family != LS_FAMILY_QWEN2) {
         LS_TRY(require_bool(r, "attention_bias", false));
     }
     if (family == LS_FAMILY_LLAMA) {
         return ls_json_get_bool(r->root, r->name, "mlp_bias", false, &config->mlp_bias);
     }
     return require_bool(r, "mlp_bias", false);
+}
+
+static ls_status read_mixtral(const reader *r, ls_model_config *config)
+{
+    double jitter = 0.0;
+    LS_TRY(get_count(r, "num_local_experts", 8, &config->experts));
+    LS_TRY(get_count(r, "num_experts_per_tok", 2, &config->experts_per_token));
+    LS_TRY(get_real(r, "router_jitter_noise", 0.0, &jitter));
+    config->expert_ffn = config->ffn;
+    if (jitter != 0.0) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s: router_jitter_noise is %g, only 0 is supported", r->name,
+                       jitter);
+    }
+    return LS_OK;
+}
+
+static ls_status read_qwen3_moe(const reader *r, ls_model_config *config)
+{
+    /* transformers 5 writes the number of experts under mixtral's name. */
+    const char *key = json_object_get(r->root, "num_experts") ? "num_experts" : "num_local_experts";
+    const json_t *dense = json_object_get(r->root, "mlp_only_layers");
+    int64_t step = 1;
+    LS_TRY(get_count(r, key, 128, &config->experts));
+    LS_TRY(get_count(r, "num_experts_per_tok", 8, &config->experts_per_token));
+    LS_TRY(get_count(r, "moe_intermediate_size", 768, &config->expert_ffn));
+    LS_TRY(ls_json_get_bool(r->root, r->name, "norm_topk_prob", false, &config->normalise_experts));
+    LS_TRY(get_count(r, "decoder_sparse_step", 1, &step));
+    if (step != 1) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s: decoder_sparse_step is %lld, only 1 (experts in every layer) is supported",
+                       r->name, (long long)step);
+    }
+    if (dense && !json_is_null(dense) && (!json_is_array(dense) || json_array_size(dense) > 0)) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s: mlp_only_layers names layers without experts; supported is only an empty list",
+                       r->name);
+    }
+    return LS_OK;
 }
 
 static ls_status read_llama_like(const reader *r, const family_defaults *d, ls_model_config *config)
@@ -398,6 +454,9 @@ static ls_status read_llama_like(const reader *r, const family_defaults *d, ls_m
     LS_TRY(get_real(r, "rms_norm_eps", d->norm_eps, &config->norm_eps));
     LS_TRY(require_text(r, "hidden_act", "silu", "swish"));
     LS_TRY(read_biases(r, config));
+    LS_TRY(config->family == LS_FAMILY_MIXTRAL     ? read_mixtral(r, config)
+           : config->family == LS_FAMILY_QWEN3_MOE ? read_qwen3_moe(r, config)
+                                                   : LS_OK);
     LS_TRY(read_rope(r, config));
     return read_window(r, config);
 }
@@ -408,14 +467,13 @@ static ls_status read_family(const reader *r, ls_family *family_out)
     LS_TRY(ls_json_get_string(r->root, r->name, "model_type", NULL, &type));
     if (!type) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: model_type is missing; it must be gpt2, llama, mistral, qwen2 or qwen3", r->name);
+                       "%s: model_type is missing; it must be gpt2, llama, mistral, qwen2, qwen3, mixtral or "
+                       "qwen3_moe",
+                       r->name);
     }
-    if (ls_family_parse(type, family_out) != LS_OK) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: model_type is \"%s\"; supported are gpt2, llama, mistral, qwen2 and qwen3",
-                       r->name, type);
-    }
-    return LS_OK;
+    return ls_family_of_model_type(type, family_out) == LS_OK
+               ? LS_OK
+               : ls_fail_within(LS_ERR_UNSUPPORTED, "%s", r->name);
 }
 
 static ls_status read_config(const reader *r, ls_model_config *config)
@@ -568,14 +626,29 @@ static json_t *rope_scaling_json(const ls_rope_scaling *scaling)
 
 static void write_window(const ls_model_config *c, json_t *object)
 {
-    if (c->family == LS_FAMILY_LLAMA) {
+    if (!ls_family_has_window(c->family)) {
         return;
     }
-    if (c->family != LS_FAMILY_MISTRAL) {
+    if (c->family != LS_FAMILY_MISTRAL && c->family != LS_FAMILY_MIXTRAL) {
         set(object, "use_sliding_window", json_boolean(c->window > 0));
+    }
+    if (has_first_layers(c->family)) {
         set(object, "max_window_layers", json_integer(c->window > 0 ? c->window_first_layer : c->layers));
     }
     set(object, "sliding_window", c->window > 0 ? json_integer(c->window) : json_null());
+}
+
+static void write_experts(const ls_model_config *c, json_t *object)
+{
+    const bool mixtral = c->family == LS_FAMILY_MIXTRAL;
+    set(object, mixtral ? "num_local_experts" : "num_experts", json_integer(c->experts));
+    set(object, "num_experts_per_tok", json_integer(c->experts_per_token));
+    if (!mixtral) {
+        set(object, "moe_intermediate_size", json_integer(c->expert_ffn));
+        set(object, "norm_topk_prob", json_boolean(c->normalise_experts));
+        set(object, "decoder_sparse_step", json_integer(1));
+        set(object, "mlp_only_layers", json_array());
+    }
 }
 
 static void write_llama_like(const ls_model_config *c, json_t *object)
@@ -592,7 +665,7 @@ static void write_llama_like(const ls_model_config *c, json_t *object)
                                                              : c->context));
     set(object, "hidden_act", json_string("silu"));
     set(object, "rms_norm_eps", json_real(c->norm_eps));
-    if (c->family == LS_FAMILY_LLAMA || c->family == LS_FAMILY_QWEN3) {
+    if (has_attention_bias(c->family)) {
         set(object, "attention_bias", json_boolean(c->qkv_bias));
     }
     if (c->family == LS_FAMILY_LLAMA) {
@@ -602,17 +675,21 @@ static void write_llama_like(const ls_model_config *c, json_t *object)
     set(object, "rope_theta", json_real(c->rope_theta));
     set(object, "rope_scaling", rope_scaling_json(&c->rope_scaling));
     write_window(c, object);
+    if (c->experts > 0) {
+        write_experts(c, object);
+    }
 }
 
 json_t *ls_hf_config_json(const ls_model_config *config)
 {
     static const char *const architectures[LS_FAMILY_COUNT] = {
-        "GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+        "GPT2LMHeadModel",  "LlamaForCausalLM",   "MistralForCausalLM", "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM", "MixtralForCausalLM", "Qwen3MoeForCausalLM"};
     json_t *object = json_object();
     json_t *architecture = json_array();
     json_array_append_new(architecture, json_string(architectures[config->family]));
     set(object, "architectures", architecture);
-    set(object, "model_type", json_string(ls_family_name(config->family)));
+    set(object, "model_type", json_string(ls_family_model_type(config->family)));
     set(object, "torch_dtype", json_string("float32"));
     set(object, "vocab_size", json_integer(config->vocab));
     if (config->family == LS_FAMILY_GPT2) {

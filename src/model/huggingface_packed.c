@@ -19,13 +19,15 @@ ls_status ls_hf_check_quantization(const json_t *quantization, ls_family family,
     const char *type = json_string_value(json_object_get(quantization, "bnb_4bit_quant_type"));
     const bool int8 = is_true(quantization, "load_in_8bit");
     const bool nf4 = is_true(quantization, "load_in_4bit") && type && strcmp(type, "nf4") == 0;
-    if (method && strcmp(method, "bitsandbytes") == 0 && (int8 || nf4) && family != LS_FAMILY_GPT2) {
+    if (method && strcmp(method, "bitsandbytes") == 0 && (int8 || nf4) && family != LS_FAMILY_GPT2 &&
+        !ls_family_has_experts(family)) {
         return LS_OK;
     }
     return ls_fail(
         LS_ERR_UNSUPPORTED,
         "%s: quantization_config is set (%s%s%s) for a %s model: of quantised weights, only nf4 and "
-        "int8 of bitsandbytes can be read, and not for gpt2; use the original model, before "
+        "int8 of bitsandbytes can be read, and not for gpt2, mixtral and qwen3_moe; use the original model, "
+        "before "
         "quantisation",
         name, method ? method : "without quant_method", type && !int8 ? ", " : "", type && !int8 ? type : "",
         ls_family_name(family));

@@ -12,9 +12,10 @@
 
 enum {
     GROUP_ALIGN = 16,          /* floats; a cache line */
-    LAYER_PARAMETERS_MAX = 16, /* tensors of one layer, any family */
-    OUTER_PARAMETERS_MAX = 5,  /* two embeddings, final norm with bias, head */
-    LINEARS_MAX = 3            /* that one product reads together */
+    LAYER_PARAMETERS_MAX = 16, /* tensors of one layer, any family, without the experts' */
+    EXPERT_PARAMETERS = 3,
+    OUTER_PARAMETERS_MAX = 5, /* two embeddings, final norm with bias, head */
+    LINEARS_MAX = 3           /* that one product reads together */
 };
 
 static const char TABLE[] = "model.embed_tokens.weight", GPT2_TABLE[] = "transformer.wte.weight";
@@ -28,7 +29,8 @@ typedef struct builder {
     const char *prefix; /* of the names that follow: "model.layers.3." */
     uint32_t section, group;
     const ls_freeze *freeze;
-    bool frozen; /* the parameters to lay out in this pass; the others are skipped */
+    bool frozen;     /* the parameters to lay out in this pass; the others are skipped */
+    bool in_experts; /* laying out a router or experts, which have no adapters */
     /* The pass of an adapter: in place of the parameters, A and B of the wanted linear layers,
      * which are collected until their group ends. */
     const ls_adapter *adapter;
@@ -67,10 +69,10 @@ static void group_begin(builder *b)
     b->group++;
 }
 
-/* A linear layer's matrix: those of the layers of the model. */
+/* A linear layer's matrix: those of the layers of the model, except routers and experts. */
 static bool is_linear(const builder *b, int shape_rank)
 {
-    return shape_rank == 2 && b->section > 0 && b->section + 1 < b->layout->section_count;
+    return shape_rank == 2 && !b->in_experts && b->section > 0 && b->section + 1 < b->layout->section_count;
 }
 
 static int64_t packed_floats(const builder *b, int64_t rows, int64_t cols)
@@ -242,6 +244,35 @@ static void llama_mlp(builder *b)
     }
 }
 
+static void add_expert_matrix(builder *b, int64_t expert, const char *name, int64_t rows, int64_t cols,
+                              ls_init_kind init)
+{
+    const char *module = b->config->family == LS_FAMILY_MIXTRAL ? "block_sparse_moe" : "mlp";
+    add_matrix(b, ls_arena_printf(b->arena, "%s.experts.%lld.%s.weight", module, (long long)expert, name),
+               rows, cols, init);
+}
+
+/* The matrices of all experts that one grouped product reads are adjacent, in their order. */
+static void experts_mlp(builder *b)
+{
+    const ls_model_config *c = b->config;
+    const bool mixtral = c->family == LS_FAMILY_MIXTRAL;
+    b->in_experts = true;
+    group_begin(b);
+    add_matrix(b, mixtral ? "block_sparse_moe.gate.weight" : "mlp.gate.weight", c->experts, c->width,
+               LS_INIT_NORMAL);
+    group_begin(b);
+    for (int64_t e = 0; e < c->experts; e++) {
+        add_expert_matrix(b, e, mixtral ? "w1" : "gate_proj", c->expert_ffn, c->width, LS_INIT_NORMAL);
+        add_expert_matrix(b, e, mixtral ? "w3" : "up_proj", c->expert_ffn, c->width, LS_INIT_NORMAL);
+    }
+    group_begin(b);
+    for (int64_t e = 0; e < c->experts; e++) {
+        add_expert_matrix(b, e, mixtral ? "w2" : "down_proj", c->width, c->expert_ffn, LS_INIT_NORMAL_SCALED);
+    }
+    b->in_experts = false;
+}
+
 static void llama_layer(builder *b)
 {
     group_begin(b);
@@ -249,7 +280,11 @@ static void llama_layer(builder *b)
     llama_attention(b);
     group_begin(b);
     add_gain(b, "post_attention_layernorm.weight", b->config->width);
-    llama_mlp(b);
+    if (b->config->experts > 0) {
+        experts_mlp(b);
+    } else {
+        llama_mlp(b);
+    }
 }
 
 /* ---- the whole ---- */
@@ -315,8 +350,9 @@ static void build(ls_arena *arena, const ls_model_config *config, const ls_freez
                   const ls_adapter *adapter, const ls_base *base, ls_layout *layout_out)
 {
     const uint32_t sections = (uint32_t)config->layers + 2;
-    const uint32_t capacity =
-        OUTER_PARAMETERS_MAX + (adapter ? 2 : 1) * LAYER_PARAMETERS_MAX * (uint32_t)config->layers;
+    const uint32_t each =
+        (adapter ? 2 : 1) * LAYER_PARAMETERS_MAX + EXPERT_PARAMETERS * (uint32_t)config->experts;
+    const uint32_t capacity = OUTER_PARAMETERS_MAX + each * (uint32_t)config->layers;
     ls_layout layout = {
         .parameters = ls_arena_new(arena, ls_parameter, capacity),
         .buckets = ls_arena_new(arena, ls_bucket, (freeze->count > 0 ? 2 : 1) * (size_t)sections + 1),
@@ -370,7 +406,8 @@ ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_config *config,
 static const char *linear_names(const ls_model_config *config)
 {
     return config->family == LS_FAMILY_GPT2 ? "c_attn, c_proj, c_fc"
-                                            : "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj";
+           : config->experts > 0 ? "q_proj, k_proj, v_proj, o_proj (experts and routers get no adapter)"
+                                 : "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj";
 }
 
 /* Each target alone must match something: the layout of an adapter with that target only has
@@ -405,6 +442,11 @@ ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_config *config
     const ls_freeze all = {everything, 1};
     LS_ASSERT(adapter->rank >= 1 && adapter->rank <= LS_ADAPTER_RANK_MAX);
     LS_TRY(check_targets(config, adapter));
+    if (config->experts > 0 && base && base->kind != LS_BASE_FP32) {
+        return ls_fail(LS_ERR_INVALID,
+                       "adapter.base is %s, but the weights of a model with experts can only be kept as fp32",
+                       ls_base_names[base->kind]);
+    }
     ls_adapter *own = ls_arena_new(arena, ls_adapter, 1);
     *own = *adapter;
     build(arena, config, &all, own, base, layout_out);

@@ -24,7 +24,9 @@
  *
  * Names, shapes and orientation are Hugging Face's, so import and export are copies. Tensors that
  * one product reads together are adjacent: q, k, v weights (out, in) are one (q + 2 kv, width)
- * matrix, their biases one vector, gate and up one (2 ffn, width) matrix.
+ * matrix, their biases one vector, gate and up one (2 ffn, width) matrix. Of a layer with experts,
+ * gate and up of expert 0, those of expert 1, ... are one matrix, (experts 2 expert_ffn, width),
+ * and the down projections another, (experts width, expert_ffn).
  */
 #ifndef LS_MODEL_LAYOUT_H
 #define LS_MODEL_LAYOUT_H
@@ -103,7 +105,8 @@ LS_MUST_CHECK ls_status ls_layout_build_frozen(ls_arena *arena, const ls_model_c
 /*
  * The layout of an adapter and its base, whose linear layers are packed as `base` says; a packed
  * matrix begins at a multiple of 64 bytes. Errors: LS_ERR_INVALID for a target that matches no
- * linear layer, naming those there are; layout_out is then untouched.
+ * linear layer, naming those there are, and for a packed base of a model with experts; layout_out
+ * is then untouched. Routers and experts get no adapter.
  */
 LS_MUST_CHECK ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_config *config,
                                                 const ls_adapter *adapter, const ls_base *base,

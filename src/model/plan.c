@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Building the ops, values and steps. Placement is plan_place.c, accounting plan_account.c. */
-#include "model/plan_builder.h"
+#include "model/plan_layer.h"
 
 #include <string.h>
 
@@ -13,49 +13,16 @@ enum {
     OUTER_MAX = 12
 };
 
-/* The linears of a layer. */
-enum { QKV, PROJECT, UP, DOWN, LINEAR_COUNT };
-
 /* Target size of a chunk of logits in bytes. Larger chunks touch the head's weight gradient less
  * often, smaller ones need less memory. */
 static const int64_t LOGITS_FLOATS = 16 << 20;
-
-/* The values of one layer; with recompute there are two sets that share what is kept. */
-typedef struct layer_values {
-    int32_t stream; /* residual stream that the first norm reads */
-    int32_t normed_1, mean_1, rstd_1;
-    int32_t qkv, qk, qk_rstd; /* qk: after qk_norm, else qkv */
-    int32_t attended, lse;
-    int32_t projected; /* attention's branch */
-    int32_t middle;    /* stream + projected */
-    int32_t normed_2, mean_2, rstd_2;
-    int32_t up, activated;
-    int32_t down; /* the MLP's branch */
-    /* of the adapters of qkv, project, up and down */
-    int32_t low[LINEAR_COUNT], dropped[LINEAR_COUNT];
-} layer_values;
-
-/* A linear and the adapter on it. copy: of the gradient of its output, with split_backward. */
-typedef struct linear_ops {
-    int32_t linear, dropout, adapter, copy;
-} linear_ops;
-
-typedef struct layer_ops {
-    int32_t norm_1, qk_norm, rotary, attention, norm_2, activate;
-    linear_ops linears[LINEAR_COUNT];
-} layer_ops;
-
-typedef struct layer_parameters {
-    int32_t norm_1, norm_1_bias, qkv, qkv_bias, q_norm, k_norm, project, project_bias;
-    int32_t norm_2, norm_2_bias, up, up_bias, down, down_bias;
-} layer_parameters;
 
 /* ---- parameters ---- */
 
 static layer_parameters layer_parameters_of(const builder *b)
 {
     const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
-    return (layer_parameters){
+    layer_parameters p = {
         .norm_1 = layer_parameter(b, gpt2 ? "ln_1.weight" : "input_layernorm.weight"),
         .norm_1_bias = layer_parameter(b, "ln_1.bias"),
         .qkv = layer_parameter(b, gpt2 ? "attn.c_attn.weight" : "self_attn.q_proj.weight"),
@@ -70,7 +37,15 @@ static layer_parameters layer_parameters_of(const builder *b)
         .up_bias = layer_parameter(b, gpt2 ? "mlp.c_fc.bias" : "mlp.gate_proj.bias"),
         .down = layer_parameter(b, gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"),
         .down_bias = layer_parameter(b, gpt2 ? "mlp.c_proj.bias" : "mlp.down_proj.bias"),
+        .router = LS_NONE,
     };
+    if (b->config->experts > 0) {
+        const bool mixtral = b->config->family == LS_FAMILY_MIXTRAL;
+        p.router = layer_parameter(b, mixtral ? "block_sparse_moe.gate.weight" : "mlp.gate.weight");
+        p.up = layer_parameter(b, mixtral ? "experts.0.w1.weight" : "experts.0.gate_proj.weight");
+        p.down = layer_parameter(b, mixtral ? "experts.0.w2.weight" : "experts.0.down_proj.weight");
+    }
+    return p;
 }
 
 /* ---- workspaces ---- */
@@ -109,22 +84,6 @@ static int32_t add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_
     op->stats[1] = n.rstd;
     op->weight = n.weight;
     op->bias = n.bias;
-    return index;
-}
-
-static int32_t add_linear(builder *b, int32_t in, int32_t out, int32_t weight, int32_t bias)
-{
-    const int32_t index = add_op(b, LS_OP_LINEAR);
-    ls_op *op = op_at(b, index);
-    op->in[0] = in;
-    op->out[0] = out;
-    op->weight = weight;
-    op->bias = bias;
-    op->in_features = b->plan->values[in].cols;
-    op->out_features = b->plan->values[out].cols;
-    op->weight_in_out = b->config->family == LS_FAMILY_GPT2;
-    op->segment_count = 1;
-    op->segment[0] = op->out_features;
     return index;
 }
 
@@ -254,10 +213,21 @@ static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mea
     *rstd = add_float_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
 }
 
+/* Rows of the MLP: all experts' together. */
+static int64_t mlp_rows(const builder *b)
+{
+    return b->n * ls_model_config_mlp_rows(b->config);
+}
+
 static int32_t add_up_value(builder *b)
 {
-    const int64_t ffn = b->config->ffn;
-    return add_value(b, b->config->swiglu ? "gate|up" : "up", b->n, b->config->swiglu ? 2 * ffn : ffn);
+    const int64_t ffn = ls_model_config_mlp_ffn(b->config);
+    return add_value(b, b->config->swiglu ? "gate|up" : "up", mlp_rows(b), b->config->swiglu ? 2 * ffn : ffn);
+}
+
+static int32_t add_activated_value(builder *b)
+{
+    return add_value(b, "activated", mlp_rows(b), ls_model_config_mlp_ffn(b->config));
 }
 
 /* A full set. stream: given for layer 0 and for clones, else LS_NONE. */
@@ -268,8 +238,9 @@ static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
     add_attention_values(b, &v);
     v.middle = add_value(b, "middle stream", b->n, b->config->width);
     add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
+    v.experts = ls_plan_expert_values(b);
     v.up = add_up_value(b);
-    v.activated = add_value(b, "activated", b->n, b->config->ffn);
+    v.activated = add_activated_value(b);
     v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
     for (int i = 0; i < LINEAR_COUNT; i++) {
         v.low[i] = v.dropped[i] = LS_NONE;
@@ -289,7 +260,10 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
     if (b->plan->options.recompute == LS_RECOMPUTE_SELECTIVE) {
         add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
         add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
-        v.activated = add_value(b, "activated", b->n, b->config->ffn);
+        v.activated = add_activated_value(b);
+        if (b->config->experts > 0) {
+            v.experts.dispatched = ls_plan_expert_dispatched(b);
+        }
         for (int i = 0; i < LINEAR_COUNT; i++) {
             v.dropped[i] = LS_NONE;
         }
@@ -342,6 +316,10 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
 static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
+    if (c->experts > 0) {
+        ls_plan_expert_ops(b, v, p, ops);
+        return;
+    }
     const int32_t up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
     if (c->swiglu) {
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
@@ -386,14 +364,6 @@ static void set_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool 
     op->dout[1] = joins ? dnormed : LS_NONE;
     op->accumulate_din = accumulate;
     op->workspace = add_scratch(b, "norm workspace", norm_floats(b, b->config->width, 1));
-}
-
-static void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
-{
-    if (index != LS_NONE) {
-        op_at(b, index)->din[0] = din;
-        op_at(b, index)->dout[0] = dout;
-    }
 }
 
 /* The gradient of the stream changes before the linear's weight gradient is made of it. */
@@ -453,6 +423,10 @@ static void set_attention_gradients(builder *b, layer_ops *ops)
 
 static void set_mlp_gradients(builder *b, const layer_values *v, layer_ops *ops)
 {
+    if (b->config->experts > 0) {
+        set_norm_gradients(b, ops->norm_2, ls_plan_expert_gradients(b, v, ops), true);
+        return;
+    }
     const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
     const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
     const int32_t dnormed = add_value(b, "d normed 2", b->n, b->config->width);
@@ -481,6 +455,10 @@ static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
     }
     add_linear_forward(b, &ops->linears[PROJECT]);
     add_step(b, LS_PHASE_FORWARD, ops->norm_2);
+    if (b->config->experts > 0) {
+        ls_plan_expert_forward(b, ops, with_down);
+        return;
+    }
     add_linear_forward(b, &ops->linears[UP]);
     add_step(b, LS_PHASE_FORWARD, ops->activate);
     if (with_down) {
@@ -502,6 +480,19 @@ static void add_linear_backward(builder *b, const linear_ops *ops, bool again)
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->dropout);
 }
 
+static void add_mlp_backward(builder *b, const layer_ops *ops, bool lazily)
+{
+    if (b->config->experts > 0) {
+        ls_plan_expert_backward(b, ops, lazily);
+        return;
+    }
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
+    add_linear_backward(b, &ops->linears[DOWN], lazily);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
+    add_linear_backward(b, &ops->linears[UP], lazily);
+}
+
 static void add_backward_steps(builder *b, const layer_ops *ops)
 {
     const ls_recompute recompute = b->plan->options.recompute;
@@ -509,11 +500,7 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
     if (recompute == LS_RECOMPUTE_FULL) {
         add_forward_steps(b, ops, false);
     }
-    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
-    add_linear_backward(b, &ops->linears[DOWN], lazily);
-    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
-    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
-    add_linear_backward(b, &ops->linears[UP], lazily);
+    add_mlp_backward(b, ops, lazily);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->norm_2);
     add_linear_backward(b, &ops->linears[PROJECT], lazily);
     if (lazily && ops->qk_norm != LS_NONE) {

@@ -29,6 +29,11 @@
  *   linear up                    gate|up fused when swiglu
  *   gelu | swiglu
  *   linear down
+ *      or, in a layer with experts:
+ *   linear router, route         scores of all experts; which experts each token visits
+ *   dispatch                     a row for each token and expert, in the order of the experts
+ *   expert linear up, swiglu, expert linear down
+ *   combine                      weighted sums of a token's rows
  *   ... next layer ...
  *   add_norm                     the last MLP joins; final norm
  *   head_loss                    chunks of logits -> losses; in training also dhidden and its
@@ -106,8 +111,8 @@
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
  * values; a clone of an add_norm whose sum was kept is a plain norm of that sum.
  *   none       everything is kept
- *   selective  norm outputs (qk_norm's too) and activations (gelu, swiglu) are made again: cheap,
- *              no products
+ *   selective  norm outputs (qk_norm's too), activations (gelu, swiglu) and dispatched rows are made
+ *              again: cheap, no products
  *   full       only the stream at the layer's entry is kept; everything else but the down
  *              projection is made again at the start of the layer's backward
  */
@@ -142,6 +147,15 @@ typedef enum ls_op_kind {
     LS_OP_DROPOUT,
     /* in 0 + in 1 -> out 0, or a copy of in 0 if in 1 is absent; forward only */
     LS_OP_ADD,
+    /* in 0: (n, experts) logits, in place -> out 0: probabilities; out 1: (n, experts_per_token)
+     * weights, float32; writes routes, which the next three read */
+    LS_OP_ROUTE,
+    /* in 0: (n, width) -> out 0: (n experts_per_token, width), the rows of an expert adjacent */
+    LS_OP_DISPATCH,
+    /* in 0 -> out 0: a linear of each expert on its rows; parameter: weight of the first expert */
+    LS_OP_EXPERT_LINEAR,
+    /* in 0: the experts' rows, in 1: weights -> out 0: (n, width); din 0 may be in 0 */
+    LS_OP_COMBINE,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -187,6 +201,7 @@ typedef struct ls_op {
     int64_t segment[3];
     bool segment_adapted[3]; /* adapter: this segment has one */
     int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
+    int32_t routes;          /* ops of experts: compute/kernels/experts.h; LS_NONE elsewhere */
     uint32_t site;           /* dropout: a number of its own in the model */
     int64_t window;          /* attention */
     int64_t chunk_rows;      /* head: tokens whose logits exist at once */
@@ -238,11 +253,14 @@ typedef struct ls_plan_options {
     /* false (with training false): no head; the last norm's output is the result (generation) */
     bool losses;
     ls_recompute recompute;
-    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none */
+    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none;
+     * with experts always 1 */
     uint32_t tensor_cut;
     /* members of the tensor group, which divides tensor_cut, and whose plan this is; 0 is read as
      * 1: all pieces. Above 1: float32, no adapter */
     uint32_t tensor_degree, tensor_member;
+    /* coefficient of the balance loss of layers with experts (compute/kernels/experts.h) */
+    double balance_loss;
     ls_plan_workspaces workspaces;
     /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
     ls_dtype activations;

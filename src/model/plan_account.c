@@ -34,6 +34,9 @@ static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         return 2.0 * sequences * length * (double)op->in_features * (double)op->out_features;
     }
+    if (op->kind == LS_OP_EXPERT_LINEAR) {
+        return 2.0 * sequences * length * (double)(c->experts_per_token * op->in_features * op->out_features);
+    }
     if (op->kind == LS_OP_ADAPTER) {
         return adapter_flops(plan, op);
     }

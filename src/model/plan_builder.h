@@ -73,6 +73,7 @@ static inline int32_t add_op(builder *b, ls_op_kind kind)
         .workspace = LS_NONE,
         .weight = LS_NONE,
         .bias = LS_NONE,
+        .routes = LS_NONE,
         .low = LS_NONE,
         .dlow = LS_NONE,
         .dweight = LS_NONE,

@@ -15,6 +15,7 @@ static bool makes_gradients(const ls_plan_step *step, const ls_op *op)
         return step->phase == LS_PHASE_BACKWARD_INPUT;
     case LS_OP_LINEAR:
     case LS_OP_ADAPTER:
+    case LS_OP_EXPERT_LINEAR:
     case LS_OP_EMBEDDING:
         return step->phase == LS_PHASE_BACKWARD_WEIGHT;
     case LS_OP_HEAD_LOSS:

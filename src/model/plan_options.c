@@ -149,6 +149,12 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
                        LS_PIECES_MAX);
     }
     LS_TRY(check_stage(config, layout, o));
+    if (config->experts > 0 && o->tensor_cut > 1) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "plan: train.tensor_cut is %u, but the products of experts are never cut; it must be 1",
+            o->tensor_cut);
+    }
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
     LS_TRY(check_cut("ffn", config->ffn, o->tensor_cut));

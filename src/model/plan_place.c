@@ -33,7 +33,7 @@ static void touch(use_list *list, int32_t value, uint32_t use)
 
 static void forward_uses(const ls_op *op, use_list *list)
 {
-    const bool in_place = op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER;
+    const bool in_place = op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER || op->kind == LS_OP_ROUTE;
     touch(list, op->in[0], LS_USE_READ);
     touch(list, op->in[1], LS_USE_READ);
     touch(list, op->out[0], in_place ? LS_USE_READ | LS_USE_WRITE : LS_USE_WRITE);
@@ -41,6 +41,7 @@ static void forward_uses(const ls_op *op, use_list *list)
     touch(list, op->stats[0], LS_USE_WRITE);
     touch(list, op->stats[1], LS_USE_WRITE);
     touch(list, op->low, LS_USE_WRITE);
+    touch(list, op->routes, op->kind == LS_OP_ROUTE ? LS_USE_WRITE : LS_USE_READ);
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         touch(list, op->workspace, LS_USE_SCRATCH);
     }
@@ -54,8 +55,8 @@ static void forward_uses(const ls_op *op, use_list *list)
  * for an add_norm, everything for attention. */
 static void saved_uses(const ls_op *op, use_list *list)
 {
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_ROTARY || op->kind == LS_OP_ADAPTER ||
-        op->kind == LS_OP_DROPOUT) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_ROTARY ||
+        op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -75,6 +76,7 @@ static void backward_input_uses(const ls_op *op, use_list *list)
 {
     const bool adds = op->accumulate_din || op->kind == LS_OP_ROTARY;
     saved_uses(op, list);
+    touch(list, op->routes, LS_USE_READ);
     touch(list, op->dlow, LS_USE_READ);
     touch(list, op->kind == LS_OP_ADAPTER ? LS_NONE : op->dout[0], LS_USE_READ);
     touch(list, op->dout[1], LS_USE_READ);
@@ -100,6 +102,7 @@ uint32_t ls_plan_step_uses(const ls_plan *plan, uint32_t step, ls_value_use uses
     case LS_PHASE_BACKWARD_WEIGHT:
         touch(&list, op->kind == LS_OP_EMBEDDING ? LS_NONE : op->in[0], LS_USE_READ);
         touch(&list, op->dout[0], LS_USE_READ);
+        touch(&list, op->routes, LS_USE_READ);
         touch(&list, op->low, LS_USE_READ);
         touch(&list, op->dlow, LS_USE_WRITE);
         touch(&list, op->dweight, LS_USE_READ);
@@ -437,6 +440,14 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
         check_shape(plan, op->in[0], n, c->width);
         check_shape(plan, op->in[1], n, c->width);
         check_shape(plan, op->out[0], n, c->width);
+        break;
+    case LS_OP_EXPERT_LINEAR:
+        check_linear(plan, op, n * c->experts_per_token);
+        break;
+    case LS_OP_DISPATCH:
+    case LS_OP_COMBINE:
+        check_shape(plan, op->in[0], op->kind == LS_OP_DISPATCH ? n : n * c->experts_per_token, c->width);
+        check_shape(plan, op->out[0], op->kind == LS_OP_COMBINE ? n : n * c->experts_per_token, c->width);
         break;
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:

@@ -604,10 +604,9 @@ static void run_file_adopt_model_agrees_on_the_window(void **state)
         parse("model: {family: mistral, sliding_window: 8}\ndata: {train: a}\n").model.sliding_window, 8);
     assert_int_equal(parse_with("model: {sliding_window: 8}\ndata: {train: a}\n", NULL, 0, &run),
                      LS_ERR_INVALID);
-    assert_string_equal(
-        ls_error_text(),
-        "dir/a.yaml: model.sliding_window is 8, but only mistral, qwen2 and qwen3 have sliding windows, "
-        "and model.family is llama; remove the key, or change the family");
+    assert_string_equal(ls_error_text(), "dir/a.yaml: model.sliding_window is 8, but only mistral, qwen2, "
+                                         "qwen3, mixtral and qwen3-moe have sliding windows, "
+                                         "and model.family is llama; remove the key, or change the family");
 }
 
 /* Such a file loads, because a run may have begun with it; a new run is refused. */

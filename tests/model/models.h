@@ -5,7 +5,8 @@
 
 #include "model/config.h"
 
-/* 3 layers, 4 heads of 8 (2 key heads unless gpt2), width 32, ffn 96, context 64, vocab 70. */
+/* 3 layers, 4 heads of 8 (2 key heads unless gpt2), width 32, ffn 96, context 64, vocab 70; 4 experts,
+ * 2 for each token. */
 static inline ls_model_config small_config(ls_family family)
 {
     ls_model_config config;
@@ -18,6 +19,11 @@ static inline ls_model_config small_config(ls_family family)
     config.ffn = 96;
     config.context = 64;
     config.vocab = 70;
+    if (ls_family_has_experts(family)) {
+        config.experts = 4;
+        config.experts_per_token = 2;
+        config.expert_ffn = config.ffn;
+    }
     return config;
 }
 

@@ -30,7 +30,8 @@ static const char *step_letters(ls_arena *arena, const ls_plan *plan, uint32_t f
         [LS_OP_EMBEDDING] = letters[0], [LS_OP_NORM] = letters[1],    [LS_OP_ADD_NORM] = letters[2],
         [LS_OP_LINEAR] = 'l',           [LS_OP_QK_NORM] = letters[4], [LS_OP_ROTARY] = letters[5],
         [LS_OP_ATTENTION] = letters[6], [LS_OP_GELU] = letters[7],    [LS_OP_SWIGLU] = letters[8],
-        [LS_OP_HEAD_LOSS] = letters[9]};
+        [LS_OP_HEAD_LOSS] = letters[9], [LS_OP_ROUTE] = 'o',          [LS_OP_DISPATCH] = 'd',
+        [LS_OP_EXPERT_LINEAR] = 'x',    [LS_OP_COMBINE] = 'c'};
     char *text = ls_arena_new(arena, char, 2 * (end - first) + 1);
     size_t at = 0;
     for (uint32_t i = first; i < end; i++) {
@@ -78,6 +79,44 @@ static void plan_build_qwen3_recomputes_what_it_says(void **state)
     plan = build(&arena, &config, &options);
     assert_string_equal(step_letters(&arena, &plan, plan.forward_steps, plan.step_count),
                         "a+n+l+k+r+t+l+a+l+sLlsLlaLltrkLlnE");
+    ls_arena_release(&arena);
+}
+
+static void plan_build_mixtral_recomputes_what_it_says(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_model_config config = small_config(LS_FAMILY_MIXTRAL);
+    config.layers = 1;
+    ls_plan_options options = training;
+    ls_plan plan = build(&arena, &config, &options);
+    assert_string_equal(step_letters(&arena, &plan, 0, plan.forward_steps), "enlrtlalodxsxcah");
+    assert_string_equal(step_letters(&arena, &plan, plan.forward_steps, plan.step_count),
+                        "acXxsXxdoLlaLltrLlnE");
+    options.recompute = LS_RECOMPUTE_SELECTIVE;
+    plan = build(&arena, &config, &options);
+    assert_string_equal(step_letters(&arena, &plan, plan.forward_steps, plan.step_count),
+                        "ac+sXxs+n+dXxdoLlnLltr+nLlnE");
+    options.recompute = LS_RECOMPUTE_FULL;
+    plan = build(&arena, &config, &options);
+    assert_string_equal(step_letters(&arena, &plan, plan.forward_steps, plan.step_count),
+                        "a+n+l+r+t+l+a+l+o+d+x+s+xcXxsXxdoLlaLltrLlnE");
+    ls_arena_release(&arena);
+}
+
+/* A token pays for the experts that it visits: 2 of 4 of width 96 cost what one MLP of 192 costs, and
+ * the router. */
+static void plan_flops_count_visited_experts(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_model_config dense = small_config(LS_FAMILY_MISTRAL), mixed = small_config(LS_FAMILY_MIXTRAL);
+    dense.ffn = 192;
+    const ls_plan a = build(&arena, &dense, &training), b = build(&arena, &mixed, &training);
+    const ls_plan_flops of_dense = ls_plan_count_flops(&a), of_mixed = ls_plan_count_flops(&b);
+    const double router = 2.0 * 96.0 * 32.0 * 4.0 * 3.0; /* tokens, width, experts, layers */
+    assert_true(of_mixed.forward == of_dense.forward + router);
+    assert_true(of_mixed.backward == of_dense.backward + 2.0 * router);
     ls_arena_release(&arena);
 }
 
@@ -157,8 +196,9 @@ static void plan_place_every_mode_keeps_values_whole(void **state)
     (void)state;
     for (int family = 0; family < LS_FAMILY_COUNT; family++) {
         const ls_model_config config = small_config(family);
+        const uint32_t most = config.experts > 0 ? 1 : 2;
         for (int mode = 0; mode < 5; mode++) {
-            for (uint32_t cut = 1; cut <= 2; cut++) {
+            for (uint32_t cut = 1; cut <= most; cut++) {
                 ls_plan_options options = training;
                 options.tensor_cut = cut;
                 options.recompute = mode < 3 ? (ls_recompute)mode : LS_RECOMPUTE_NONE;
@@ -263,6 +303,10 @@ static void plan_build_bad_options_are_refused(void **state)
     o.tensor_cut = 4;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
     assert_non_null(strstr(ls_error_text(), "tensor_cut is 4, but kv_heads, 2, must be a multiple of it"));
+    const ls_model_config mixtral = small_config(LS_FAMILY_MIXTRAL);
+    o.tensor_cut = 2;
+    assert_int_equal(ls_plan_build(&arena, &mixtral, &layout, &o, &plan), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "tensor_cut is 2, but the products of experts are never cut"));
     o = training;
     o.losses = false;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
@@ -378,6 +422,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_build_gpt2_steps_are_in_order),
         cmocka_unit_test(plan_build_qwen3_recomputes_what_it_says),
+        cmocka_unit_test(plan_build_mixtral_recomputes_what_it_says),
+        cmocka_unit_test(plan_flops_count_visited_experts),
         cmocka_unit_test(plan_build_final_norm_starts_the_stream_gradient),
         cmocka_unit_test(plan_place_every_mode_keeps_values_whole),
         cmocka_unit_test(plan_place_large_models_are_near_the_bound),

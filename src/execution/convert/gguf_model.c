@@ -56,6 +56,9 @@ static ls_status refuse(const ls_model_config *config, const char *what)
 static ls_status check(const ls_model_config *config)
 {
     const ls_rope_scaling *scaling = &config->rope_scaling;
+    if (config->experts > 0) {
+        return refuse(config, "in this version models with experts have no GGUF form");
+    }
     if (config->family == LS_FAMILY_QWEN2 && config->head_dim * config->heads != config->width) {
         return refuse(config, "llama.cpp requires that heads * head_dim = width");
     }

@@ -26,7 +26,8 @@ ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
         return (ls_tensor){0};
     }
     const ls_value *v = &e->plan->values[value];
-    const int64_t rows = v->rows == plan_rows(e) ? e->rows : v->rows;
+    const bool is_per_token = v->rows % plan_rows(e) == 0;
+    const int64_t rows = is_per_token ? v->rows / plan_rows(e) * e->rows : v->rows;
     ls_tensor t = ls_tensor_of(e->arena + ls_plan_offset(e->plan, value, e->slot), v->dtype, rows, v->cols);
     t.stride = v->stride;
     return t;
@@ -652,6 +653,12 @@ static const struct {
     [LS_OP_HEAD_LOSS] = {"head and loss", {ls_executor_head_forward, NULL, NULL}},
     [LS_OP_ADD] = {"add", {add_forward, NULL, NULL}},
     [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
+    [LS_OP_ROUTE] = {"route", {ls_executor_route_forward, ls_executor_route_backward, NULL}},
+    [LS_OP_DISPATCH] = {"dispatch", {ls_executor_dispatch_forward, ls_executor_dispatch_backward, NULL}},
+    [LS_OP_EXPERT_LINEAR] = {"expert linear",
+                             {ls_executor_expert_linear_forward, ls_executor_expert_linear_backward_input,
+                              ls_executor_expert_linear_backward_weight}},
+    [LS_OP_COMBINE] = {"combine", {ls_executor_combine_forward, ls_executor_combine_backward, NULL}},
     [LS_OP_ADAPTER] = {"adapter",
                        {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
                         ls_executor_adapter_backward_weight}},
@@ -740,6 +747,10 @@ static ls_status rope_tables_init(ls_executor *e, int64_t positions)
 
 ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)
 {
+    if (plan->config.experts > 0 && ls_queue_device(queue) != LS_DEVICE_CPU) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "models of the family %s run on the CPU only in this version",
+                       ls_family_name(plan->config.family));
+    }
     *e = (ls_executor){.queue = queue, .plan = plan};
     e->rows = plan_rows(e);
     e->arena_bytes = (size_t)plan->arena_floats * sizeof(float);

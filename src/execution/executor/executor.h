@@ -97,7 +97,8 @@ typedef struct ls_executor_batch {
 } ls_executor_batch;
 
 /* Allocates the arena and the rotary tables. positions: number of positions in the tables, the
- * plan's length or, with a cache, its capacity. Errors: LS_ERR_MEMORY. */
+ * plan's length or, with a cache, its capacity. Errors: LS_ERR_MEMORY; LS_ERR_UNSUPPORTED for a
+ * model with experts on a GPU. */
 LS_MUST_CHECK ls_status ls_executor_init(ls_executor *executor, ls_queue *queue, const ls_plan *plan,
                                          int64_t positions);
 void ls_executor_release(ls_executor *executor);

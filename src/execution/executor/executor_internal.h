@@ -48,6 +48,26 @@ LS_MUST_CHECK ls_status ls_executor_adapter_backward_input(ls_executor *e, const
 LS_MUST_CHECK ls_status ls_executor_adapter_backward_weight(ls_executor *e, const ls_op *op,
                                                             const ls_executor_batch *batch);
 
+/* The phases of LS_OP_ROUTE, LS_OP_DISPATCH, LS_OP_COMBINE and LS_OP_EXPERT_LINEAR. */
+LS_MUST_CHECK ls_status ls_executor_route_forward(ls_executor *e, const ls_op *op,
+                                                  const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_route_backward(ls_executor *e, const ls_op *op,
+                                                   const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_dispatch_forward(ls_executor *e, const ls_op *op,
+                                                     const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_dispatch_backward(ls_executor *e, const ls_op *op,
+                                                      const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_combine_forward(ls_executor *e, const ls_op *op,
+                                                    const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_combine_backward(ls_executor *e, const ls_op *op,
+                                                     const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_expert_linear_forward(ls_executor *e, const ls_op *op,
+                                                          const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_expert_linear_backward_input(ls_executor *e, const ls_op *op,
+                                                                 const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_expert_linear_backward_weight(ls_executor *e, const ls_op *op,
+                                                                  const ls_executor_batch *batch);
+
 /* The phases of LS_OP_DROPOUT. */
 LS_MUST_CHECK ls_status ls_executor_dropout_forward(ls_executor *e, const ls_op *op,
                                                     const ls_executor_batch *batch);

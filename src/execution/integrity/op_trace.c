@@ -172,7 +172,10 @@ static void show_outputs(trace *t, ls_phase phase)
 {
     const ls_op *op = t->op;
     if (phase == LS_PHASE_BACKWARD_WEIGHT) {
-        show_gradients(t, op->weight, op->kind == LS_OP_LINEAR ? op->in_features * op->out_features : 0);
+        const int64_t experts = op->kind == LS_OP_EXPERT_LINEAR ? t->executor->plan->config.experts
+                                : op->kind == LS_OP_LINEAR      ? 1
+                                                                : 0;
+        show_gradients(t, op->weight, experts * op->in_features * op->out_features);
         show_gradients(t, op->bias, op->kind == LS_OP_LINEAR ? op->out_features : 0);
     } else if (phase == LS_PHASE_BACKWARD_INPUT) {
         show_backward_input(t);

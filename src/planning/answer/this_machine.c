@@ -101,10 +101,11 @@ static ls_status check_options(const ls_plan_answer *answer, const ls_strategy_r
 static ls_status check_model(const ls_setting *setting)
 {
     const ls_shape *shape = setting->shape;
-    if (shape->moe.experts > 0 || shape->latent.kv_rank > 0) {
+    if (shape->moe.experts != shape->config.experts || shape->latent.kv_rank > 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s cannot be trained on this machine: Lockstep trains only models without experts "
-                       "and without latent attention; to plan it for other hardware, give --gpus KIND:COUNT",
+                       "%s cannot be trained on this machine: Lockstep trains no models with latent "
+                       "attention, with shared experts, or with experts in only some layers; to plan it for "
+                       "other hardware, give --gpus KIND:COUNT",
                        shape->name);
     }
     if (setting->length > shape->config.context) {

@@ -318,6 +318,44 @@ static void make_mixture(ls_shape *shape)
     shape->layer_experts = m->experts * (linears_elements(shape, true) + m->expert_vectors);
 }
 
+/* The configuration of the same model with one MLP in each layer. */
+static ls_model_config dense_of(const ls_model_config *config)
+{
+    ls_model_config dense = *config;
+    if (config->experts > 0) {
+        dense.family = config->family == LS_FAMILY_MIXTRAL ? LS_FAMILY_MISTRAL : LS_FAMILY_QWEN3;
+        dense.experts = dense.experts_per_token = dense.expert_ffn = 0;
+    }
+    return dense;
+}
+
+/* If the runtime can train the mixture, the shape gets its configuration. */
+static void adopt_mixture(ls_shape *shape, const ls_shape_sizes *sizes)
+{
+    const ls_shape_moe *m = &sizes->moe;
+    ls_model_config config = sizes->config;
+    const bool plain = m->shared == 0 && m->dense_layers == 0 && m->expert_vectors == 0 &&
+                       sizes->more_layer_vectors == 0 && shape->latent.kv_rank == 0 && config.swiglu;
+    const bool llama = config.family == LS_FAMILY_LLAMA && !config.qkv_bias && !config.mlp_bias;
+    if (!plain || config.experts > 0) {
+        return;
+    }
+    if (llama || config.family == LS_FAMILY_MISTRAL) {
+        config.family = LS_FAMILY_MIXTRAL;
+        config.ffn = m->ffn;
+    } else if (config.family == LS_FAMILY_QWEN3) {
+        config.family = LS_FAMILY_QWEN3_MOE;
+        config.window_first_layer = 0;
+    } else {
+        return;
+    }
+    config.experts = m->experts;
+    config.experts_per_token = m->active;
+    config.expert_ffn = m->ffn;
+    config.normalise_experts = true;
+    shape->config = config;
+}
+
 /* ---- checks ---- */
 
 static ls_status check_size(const char *field, int64_t value, int64_t min, int64_t max)
@@ -376,7 +414,7 @@ ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes
         .attention_width = sizes->config.heads * sizes->config.head_dim,
         .kv_width = 2 * sizes->config.kv_heads * sizes->config.head_dim,
     };
-    ls_model_config known = sizes->config; /* within the limits of the runtime */
+    ls_model_config known = dense_of(&sizes->config); /* within the limits of the runtime */
     const bool take_gate = !known.swiglu && known.family != LS_FAMILY_GPT2;
     known.swiglu = known.swiglu || take_gate;
     LS_TRY(digest_layer(arena, &known, &shape));
@@ -388,6 +426,7 @@ ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes
     }
     if (shape.moe.experts) {
         make_mixture(&shape);
+        adopt_mixture(&shape, sizes);
     }
     shape.layer_vectors += sizes->more_layer_vectors;
     add_up(&shape);
@@ -398,7 +437,9 @@ ls_status ls_shape_build(ls_arena *arena, const char *name, const ls_shape_sizes
 ls_status ls_shape_from_config(ls_arena *arena, const char *name, const ls_model_config *config,
                                ls_shape *shape_out)
 {
-    return ls_shape_build(arena, name, &(ls_shape_sizes){.config = *config}, shape_out);
+    const ls_shape_moe moe = {
+        .experts = config->experts, .active = config->experts_per_token, .ffn = config->expert_ffn};
+    return ls_shape_build(arena, name, &(ls_shape_sizes){.config = *config, .moe = moe}, shape_out);
 }
 
 /* ---- FLOPs ---- */

@@ -5,8 +5,8 @@
  *
  * Dense models are derived from the op plan (model/plan.h) and the parameter layout
  * (model/layout.h) that the runtime uses, so that planning and execution cannot drift apart: a
- * shape is a digest of the plan of a few layers. Mixtures of experts, which the runtime does not
- * train yet, add their own lines.
+ * shape is a digest of the plan of a few layers. Mixtures of experts, of which the runtime trains
+ * those without shared experts and dense layers, add their own lines.
  *
  * Symbols of the formulas below and of planning/step/memory.h, planning/step/step_time.h: L layers,
  * h width, a heads, g kv heads, d head size, f MLP width, V vocabulary, s sequence, E experts, k
@@ -62,8 +62,8 @@ typedef struct ls_shape_latent {
 } ls_shape_latent;
 
 typedef struct ls_shape {
-    const char *name; /* preset, path, or "layers=..." with every default filled in */
-    ls_model_config config;
+    const char *name;       /* preset, path, or "layers=..." with every default filled in */
+    ls_model_config config; /* with the experts if the runtime can train them */
     ls_shape_moe moe;
     ls_shape_latent latent;
     double dropout; /* > 0: masks of one byte are kept */
@@ -98,7 +98,7 @@ typedef struct ls_shape {
  * heads, as GPTs were trained, else 0.
  *
  * config.json: the families of model/huggingface.h, and others that can be planned but not yet
- * trained: mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2 and _v3, kimi_k2, glm4_moe, phi3,
+ * trained: qwen2_moe, gpt_oss, deepseek_v2 and _v3, kimi_k2, glm4_moe, phi3,
  * gemma, granite, smollm3, gpt_neox, starcoder2, and of models with several parts the text_config.
  * A type that is not known is read as a Llama of its sizes, and the shape's name then says so. How
  * positions are stretched and weights quantised does not matter to a plan. A run file whose
@@ -107,7 +107,7 @@ typedef struct ls_shape {
  */
 LS_MUST_CHECK ls_status ls_shape_parse(ls_arena *arena, const char *text, ls_shape *shape_out);
 
-/* From a checked configuration of a dense model. Errors: LS_ERR_INVALID of
+/* From a checked configuration. Errors: LS_ERR_INVALID of
  * ls_model_config_check. */
 LS_MUST_CHECK ls_status ls_shape_from_config(ls_arena *arena, const char *name, const ls_model_config *config,
                                              ls_shape *shape_out);

@@ -45,7 +45,9 @@ static ls_status read_mixtral(const reader *r, ls_shape_sizes *sizes)
 static ls_status read_qwen_moe(const reader *r, ls_shape_sizes *sizes)
 {
     int64_t step = 1, shared = 0;
-    LS_TRY(get(r, "num_experts", 2, 128, &sizes->moe.experts));
+    /* transformers 5 writes the number of experts under mixtral's name. */
+    LS_TRY(get(r, "num_local_experts", 2, 128, &sizes->moe.experts));
+    LS_TRY(get(r, "num_experts", 2, sizes->moe.experts, &sizes->moe.experts));
     LS_TRY(get(r, "num_experts_per_tok", 1, 8, &sizes->moe.active));
     LS_TRY(get(r, "moe_intermediate_size", 1, 768, &sizes->moe.ffn));
     LS_TRY(get(r, "shared_expert_intermediate_size", 0, 0, &shared));
@@ -175,7 +177,7 @@ static ls_status find_relative(const reader *r, const char *type, const relative
             return LS_OK;
         }
     }
-    if (ls_family_parse(type, &family) == LS_OK) {
+    if (ls_family_of_model_type(type, &family) == LS_OK) {
         return LS_OK;
     }
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {

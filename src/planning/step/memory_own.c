@@ -8,9 +8,9 @@ static bool can_run(const ls_setting *setting, const ls_strategy *s)
 {
     const ls_shape *shape = setting->shape;
     const bool gpt2 = shape->config.family == LS_FAMILY_GPT2;
-    return s->tp == 1 && s->pp == 1 && s->cp == 1 && s->ep == 1 && shape->moe.experts == 0 &&
-           shape->latent.kv_rank == 0 && setting->length <= shape->config.context &&
-           shape->config.swiglu == !gpt2;
+    return s->tp == 1 && s->pp == 1 && s->cp == 1 && s->ep == 1 &&
+           shape->moe.experts == shape->config.experts && shape->latent.kv_rank == 0 &&
+           setting->length <= shape->config.context && shape->config.swiglu == !gpt2;
 }
 
 bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_estimate *memory_out)

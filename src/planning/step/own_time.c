@@ -60,6 +60,21 @@ static double linear_s(const subject *s)
     return product_s + (op->bias != LS_NONE ? work_s(m, LS_WORK_COLUMN_SUMS, s->rows * out, out, 0) : 0.0);
 }
 
+/* Rows of the MLP: with experts, the visits of all tokens. */
+static double visits_of(const subject *s)
+{
+    return s->rows * (double)ls_model_config_mlp_rows(&s->plan->config);
+}
+
+/* One product for each expert, on equal shares of the visits. */
+static double expert_linear_s(const subject *s)
+{
+    const double experts = (double)s->plan->config.experts;
+    subject share = *s;
+    share.rows = fmax(1.0, visits_of(s) / experts);
+    return experts * linear_s(&share);
+}
+
 /* Two products for each gradient and for the outputs, one of them for each segment. */
 static double adapter_s(const subject *s)
 {
@@ -229,7 +244,17 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
         break;
     case LS_OP_SWIGLU:
         elementwise_s = work_s(m, forward ? LS_WORK_SWIGLU_FORWARD : LS_WORK_SWIGLU_BACKWARD,
-                               s->rows * (double)c->ffn, 0, 0);
+                               visits_of(s) * (double)ls_model_config_mlp_ffn(c), 0, 0);
+        break;
+    case LS_OP_EXPERT_LINEAR:
+        terms_s[LS_TERM_MATMUL] += expert_linear_s(s);
+        return;
+    case LS_OP_DISPATCH: /* each moves or adds the rows of all visits once */
+    case LS_OP_COMBINE:
+        elementwise_s = work_s(m, LS_WORK_ADD, visits_of(s) * (double)c->width, 0, 0);
+        break;
+    case LS_OP_ROUTE:
+        elementwise_s = work_s(m, LS_WORK_CROSS_ENTROPY, s->rows * (double)c->experts, (double)c->experts, 0);
         break;
     case LS_OP_KIND_COUNT:
         break;

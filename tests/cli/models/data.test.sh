@@ -141,7 +141,7 @@ refuses_to_train() { # TEXT SETTING...
     expect 2 "$LOCKSTEP" train tiny.yaml --run-dir refused "${@/#/--set=}"
     says "$text"
 }
-refuses_to_train "model.sliding_window is 8, but only mistral, qwen2 and qwen3 have" model.sliding_window=8
+refuses_to_train "model.sliding_window is 8, but only mistral, qwen2, qwen3, mixtral and qwen3-moe have" model.sliding_window=8
 refuses_to_train "model.rope_scaling.factor has no effect" model.rope_scaling.factor=4
 refuses_to_train "model.rope_scaling.kind is set, but model.family gpt2" model.family=gpt2 model.kv_heads=auto model.rope_scaling.kind=yarn
 sed '/^model:/d; /^tokenizer:/d' tiny.yaml >window.yaml && echo 'model: {from: run, sliding_window: 8}' >>window.yaml

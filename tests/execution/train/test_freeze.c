@@ -130,9 +130,20 @@ static void frozen_gradients_of_the_rest_keep_their_bits(void **state)
                                                        {"*mlp*", "*norm*"},
                                                        {"*self_attn*"},
                                                        {"layers.?.mlp.down_proj*", "lm_head"}};
+    static const char *const experts[][PATTERNS_MAX] = {{"embed_tokens", "layers.0", "layers.1"},
+                                                        {"*experts*", "*norm*"},
+                                                        {"*self_attn*", "*.gate.weight"},
+                                                        {"*.experts.*", "layers.0", "layers.1"},
+                                                        {"*.gate.weight", "lm_head"}};
     for (int family = 0; family < LS_FAMILY_COUNT; family++) {
         ls_model_config config = small_config(family);
         const bool is_gpt2 = family == LS_FAMILY_GPT2;
+        if (config.experts > 0) {
+            for (size_t i = 0; i < sizeof experts / sizeof *experts; i++) {
+                compare(&config, (ls_recompute)(i % 3), experts[i]);
+            }
+            continue;
+        }
         const size_t count = is_gpt2 ? sizeof gpt2 / sizeof *gpt2 : sizeof others / sizeof *others;
         config.tied = is_gpt2 || config.tied;
         for (size_t i = 0; i < count; i++) {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The part of a plan for layers with experts: from the second norm to the branch that joins the
+ * stream. */
+#include "model/plan_layer.h"
+
+static int64_t rows_of(const builder *b)
+{
+    return b->n * b->config->experts_per_token;
+}
+
+int32_t ls_plan_expert_dispatched(builder *b)
+{
+    return add_value(b, "dispatched", rows_of(b), b->config->width);
+}
+
+expert_values ls_plan_expert_values(builder *b)
+{
+    const ls_model_config *c = b->config;
+    if (c->experts == 0) {
+        return (expert_values){LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+    }
+    expert_values v = {
+        .scores = add_value(b, "expert scores", b->n, c->experts),
+        .weights = add_float_value(b, "expert weights", b->n, c->experts_per_token),
+        .routes = add_value(b, "routes", 1, c->experts + 1 + 3 * rows_of(b)),
+        .dispatched = ls_plan_expert_dispatched(b),
+        .returned = add_value(b, "returned", rows_of(b), c->width),
+    };
+    b->plan->values[v.routes].dtype = LS_I32;
+    return v;
+}
+
+/* ---- ops ---- */
+
+/* An op that reads or writes the routes. */
+static int32_t add_routed(builder *b, ls_op_kind kind, const layer_values *v, int32_t in, int32_t out)
+{
+    const int32_t index = add_op(b, kind);
+    op_at(b, index)->in[0] = in;
+    op_at(b, index)->out[0] = out;
+    op_at(b, index)->routes = v->experts.routes;
+    return index;
+}
+
+static linear_ops add_expert_linear(builder *b, const layer_values *v, int32_t in, int32_t out,
+                                    int32_t weight)
+{
+    const int32_t index = add_linear(b, in, out, weight, LS_NONE);
+    op_at(b, index)->kind = LS_OP_EXPERT_LINEAR;
+    op_at(b, index)->routes = v->experts.routes;
+    return (linear_ops){index, LS_NONE, LS_NONE, LS_NONE};
+}
+
+void ls_plan_expert_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
+{
+    const expert_values *e = &v->experts;
+    ops->experts.router = add_linear(b, v->normed_2, e->scores, p->router, LS_NONE);
+    ops->experts.route = add_routed(b, LS_OP_ROUTE, v, e->scores, e->scores);
+    op_at(b, ops->experts.route)->out[1] = e->weights;
+    ops->experts.dispatch = add_routed(b, LS_OP_DISPATCH, v, v->normed_2, e->dispatched);
+    ops->linears[UP] = add_expert_linear(b, v, e->dispatched, v->up, p->up);
+    ops->activate = add_op(b, LS_OP_SWIGLU);
+    op_at(b, ops->activate)->in[0] = v->up;
+    op_at(b, ops->activate)->out[0] = v->activated;
+    ops->linears[DOWN] = add_expert_linear(b, v, v->activated, e->returned, p->down);
+    ops->experts.combine = add_routed(b, LS_OP_COMBINE, v, e->returned, v->down);
+    op_at(b, ops->experts.combine)->in[1] = e->weights;
+}
+
+/* ---- gradients ---- */
+
+/* Each takes the place of a value that is dead where it can: those of the experts' outputs and of
+ * gate|up. */
+int32_t ls_plan_expert_gradients(builder *b, const layer_values *v, const layer_ops *ops)
+{
+    const ls_model_config *c = b->config;
+    const expert_values *e = &v->experts;
+    const int32_t dweights = add_float_value(b, "d expert weights", b->n, c->experts_per_token);
+    const int32_t dactivated = add_value(b, "d activated", rows_of(b), c->expert_ffn);
+    const int32_t ddispatched = add_value(b, "d dispatched", rows_of(b), c->width);
+    const int32_t dscores = add_value(b, "d expert scores", b->n, c->experts);
+    const int32_t dnormed = add_value(b, "d normed 2", b->n, c->width);
+    set_pair(b, ops->experts.combine, e->returned, b->dstream);
+    op_at(b, ops->experts.combine)->din[1] = dweights;
+    set_pair(b, ops->linears[DOWN].linear, dactivated, e->returned);
+    set_pair(b, ops->activate, v->up, dactivated);
+    set_pair(b, ops->linears[UP].linear, ddispatched, v->up);
+    set_pair(b, ops->experts.dispatch, dnormed, ddispatched);
+    op_at(b, ops->experts.route)->din[0] = dscores;
+    op_at(b, ops->experts.route)->dout[1] = dweights;
+    set_pair(b, ops->experts.router, dnormed, dscores);
+    op_at(b, ops->experts.router)->accumulate_din = true;
+    return dnormed;
+}
+
+/* ---- steps ---- */
+
+void ls_plan_expert_forward(builder *b, const layer_ops *ops, bool with_branch)
+{
+    add_step(b, LS_PHASE_FORWARD, ops->experts.router);
+    add_step(b, LS_PHASE_FORWARD, ops->experts.route);
+    add_step(b, LS_PHASE_FORWARD, ops->experts.dispatch);
+    add_step(b, LS_PHASE_FORWARD, ops->linears[UP].linear);
+    add_step(b, LS_PHASE_FORWARD, ops->activate);
+    add_step(b, LS_PHASE_FORWARD, ops->linears[DOWN].linear);
+    add_step(b, LS_PHASE_FORWARD, with_branch ? ops->experts.combine : LS_NONE);
+}
+
+void ls_plan_expert_backward(builder *b, const layer_ops *ops, bool lazily)
+{
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.combine);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linears[DOWN].linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[DOWN].linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.dispatch : LS_NONE);
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linears[UP].linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[UP].linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.dispatch);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.route);
+    add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->experts.router);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.router);
+}
