@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the golden models of tests/golden/models with PyTorch and transformers.
 
-    python tests/golden/make_models.py tests/golden/models
+    python tests/golden/make_models.py tests/golden/models [NAME...]
 
 Per model a folder as `save_pretrained` writes it (config.json, model.safetensors or shards with an index) and
 golden.safetensors with
@@ -44,6 +44,11 @@ MODELS = {
     "qwen2": transformers.Qwen2Config(**SIZES, num_key_value_heads=2, tie_word_embeddings=True, use_sliding_window=True,
                                       sliding_window=9, max_window_layers=1, bos_token_id=3, eos_token_id=4),
     "qwen3": transformers.Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=16),
+    "mixtral": transformers.MixtralConfig(**SIZES, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
+                                          experts_implementation="eager"),
+    "qwen3_moe": transformers.Qwen3MoeConfig(**SIZES, num_key_value_heads=2, head_dim=16, num_experts=5,
+                                             num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=False,
+                                             experts_implementation="eager"),
 }
 SHARDED = {"mistral": "40KB"}
 
@@ -65,6 +70,18 @@ def shake(model):
                 p.copy_(0.1 * noise)
 
 
+def as_in_files(name, gradient):
+    """transformers 5 keeps the matrices of all experts in one parameter each, but writes them one by one."""
+    name = name.replace(".mlp.", ".block_sparse_moe.") if MIXTRAL else name
+    parts = ("w1", "w3", "w2") if MIXTRAL else ("gate_proj", "up_proj", "down_proj")
+    if name.endswith(".experts.gate_up_proj"):
+        stem = name.removesuffix("gate_up_proj")
+        return {f"{stem}{e}.{part}.weight": half for e, one in enumerate(gradient) for part, half in zip(parts, one.chunk(2))}
+    if name.endswith(".experts.down_proj"):
+        return {f"{name.removesuffix('down_proj')}{e}.{parts[2]}.weight": one for e, one in enumerate(gradient)}
+    return {name: gradient}
+
+
 def golden(model, tokens):
     model = model.double().eval()
     for module in model.modules():
@@ -76,14 +93,16 @@ def golden(model, tokens):
     loss = losses.sum()
     loss.backward()
     out = {"tokens": tokens, "logits": logits, "losses": losses}
-    out |= {"grad." + name: p.grad for name, p in model.named_parameters()}
+    for name, p in model.named_parameters():
+        out |= {"grad." + file_name: gradient for file_name, gradient in as_in_files(name, p.grad).items()}
     out = {k: (v if v.dtype == torch.int32 else v.detach().float()).contiguous() for k, v in out.items()}
     return out | {"loss": loss.detach().reshape(1)}
 
 
-def main(folder):
-    for name, config in MODELS.items():
-        global GENERATOR
+def main(folder, *names):
+    for name, config in MODELS.items() if not names else ((name, MODELS[name]) for name in names):
+        global GENERATOR, MIXTRAL
+        MIXTRAL = name == "mixtral"
         GENERATOR = torch.Generator().manual_seed(1234)
         out = pathlib.Path(folder) / name
         shutil.rmtree(out, ignore_errors=True)
@@ -98,4 +117,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -15,8 +15,9 @@
 
 #define GOLDEN LS_SOURCE_DIR "/tests/golden/models/"
 
-static const char *const golden_names[] = {"gpt2",  "llama", "llama_rope_scaling", "llama_biases", "mistral",
-                                           "qwen2", "qwen3"};
+static const char *const golden_names[] = {"gpt2",         "llama",   "llama_rope_scaling",
+                                           "llama_biases", "mistral", "qwen2",
+                                           "qwen3",        "mixtral", "qwen3_moe"};
 enum { GOLDEN_COUNT = sizeof golden_names / sizeof *golden_names };
 
 static char scratch[64];
@@ -72,24 +73,34 @@ static ls_model_config golden_config(int index)
 {
     static const ls_family families[GOLDEN_COUNT] = {LS_FAMILY_GPT2,  LS_FAMILY_LLAMA,   LS_FAMILY_LLAMA,
                                                      LS_FAMILY_LLAMA, LS_FAMILY_MISTRAL, LS_FAMILY_QWEN2,
-                                                     LS_FAMILY_QWEN3};
-    static const int64_t kv_heads[GOLDEN_COUNT] = {4, 4, 2, 1, 2, 2, 2};
+                                                     LS_FAMILY_QWEN3, LS_FAMILY_MIXTRAL, LS_FAMILY_QWEN3_MOE};
+    static const int64_t kv_heads[GOLDEN_COUNT] = {4, 4, 2, 1, 2, 2, 2, 2, 2};
+    const bool mixtral = index == 7, qwen3 = index == 6 || index == 8;
     ls_model_config c = small_config(families[index]);
     c.layers = 2;
     c.kv_heads = kv_heads[index];
     c.ffn = index == 0 ? 128 : 48;
     c.context = index == 0 ? 48 : 64;
-    c.head_dim = index == 2 || index == 4 || index == 6 ? 16 : 8;
-    c.norm_eps = index <= 1 ? 1e-5 : 1e-6;
-    c.rope_theta = index == 2 ? 500000.0 : 10000.0;
+    c.head_dim = index == 2 || index == 4 || qwen3 ? 16 : 8;
+    c.norm_eps = index <= 1 || mixtral ? 1e-5 : 1e-6;
+    c.rope_theta = index == 2 ? 500000.0 : mixtral ? 1e6 : 10000.0;
     c.rope_scaling = index == 2   ? (ls_rope_scaling){LS_ROPE_LLAMA3, 8.0, 1.0, 4.0, 16}
                      : index == 3 ? (ls_rope_scaling){.kind = LS_ROPE_LINEAR, .factor = 4.0}
                                   : c.rope_scaling;
     c.tied = index == 0 || index == 2 || index == 5;
     c.window = index == 4 ? 7 : index == 5 ? 9 : 0;
     c.window_first_layer = index == 5 ? 1 : 0;
-    c.bos_id = index == 5 ? 3 : index == 6 ? -1 : 1;
-    c.eos_id = index == 5 ? 4 : index == 6 ? -1 : 2;
+    c.bos_id = index == 5 ? 3 : qwen3 ? -1 : 1;
+    c.eos_id = index == 5 ? 4 : qwen3 ? -1 : 2;
+    if (mixtral) {
+        c.expert_ffn = 48;
+    }
+    if (index == 8) {
+        c.experts = 5;
+        c.experts_per_token = 3;
+        c.expert_ffn = 24;
+        c.normalise_experts = false;
+    }
     if (index == 3) {
         c.qkv_bias = c.output_bias = c.mlp_bias = true;
     }

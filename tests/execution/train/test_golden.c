@@ -20,8 +20,9 @@
 
 enum { SEQUENCES = 2, LENGTH = 24 };
 
-static const char *const names[] = {"gpt2",  "llama", "llama_rope_scaling", "llama_biases", "mistral",
-                                    "qwen2", "qwen3"};
+static const char *const names[] = {"gpt2",         "llama",   "llama_rope_scaling",
+                                    "llama_biases", "mistral", "qwen2",
+                                    "qwen3",        "mixtral", "qwen3_moe"};
 enum { MODEL_COUNT = sizeof names / sizeof names[0] };
 
 /* A golden model in memory. */
@@ -220,8 +221,10 @@ static void executor_with_canonical_cut_matches_pytorch(void **state)
     for (int m = 0; m < MODEL_COUNT; m++) {
         golden g;
         golden_open(&g, names[m], 2);
-        run_micro_batch(&g, LS_RECOMPUTE_NONE, (uint32_t)g.file->config.kv_heads);
-        check_gradients(&g, names[m]);
+        if (g.file->config.experts == 0) { /* experts are never cut */
+            run_micro_batch(&g, LS_RECOMPUTE_NONE, (uint32_t)g.file->config.kv_heads);
+            check_gradients(&g, names[m]);
+        }
         golden_close(&g);
     }
 }
