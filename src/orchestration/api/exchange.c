@@ -227,6 +227,27 @@ void *ls_api_exchange_begin(void *context, ls_http_exchange *request, const char
     return exchange;
 }
 
+/* The header Idempotency-Key, as the member `key` of a submission. False: it is answered. */
+static bool take_key(ls_api_exchange *exchange)
+{
+    const ls_api_route *route = exchange->route;
+    const char *key = ls_http_exchange_header(exchange->http, "Idempotency-Key");
+    if (!key || route->kind != LS_API_VERB || route->call != LS_VERB_SUBMIT ||
+        json_object_get(exchange->arguments, "key")) {
+        return true;
+    }
+    json_t *text = json_string(key);
+    if (!text) {
+        ls_api_exchange_error(
+            exchange, 400,
+            ls_fail(LS_ERR_INVALID, "the request's header Idempotency-Key is not valid UTF-8: send a key of "
+                                    "ASCII characters"));
+        return false;
+    }
+    json_object_set_new(exchange->arguments, "key", text);
+    return true;
+}
+
 void ls_api_exchange_handle(void *state)
 {
     ls_api_exchange *exchange = state;
@@ -248,11 +269,8 @@ void ls_api_exchange_handle(void *state)
         return;
     }
     exchange->arguments = request.arguments;
-    const char *key = ls_http_exchange_header(exchange->http, "Idempotency-Key");
-    if (key && exchange->route->kind == LS_API_VERB && exchange->route->call == LS_VERB_SUBMIT &&
-        !json_object_get(request.arguments, "key")) {
-        json_t *text = json_string(key);
-        json_object_set_new(request.arguments, "key", text ? text : json_string("?"));
+    if (!take_key(exchange)) {
+        return;
     }
     const char *name = NULL;
     uint32_t gid = UINT32_MAX;

@@ -205,6 +205,8 @@ first=$(json 'd["job"]')
 code 200 "${socket[@]}" -H 'Content-Type: application/json' -H 'Idempotency-Key: once' -d "$request" http://x/v1/jobs
 same "the same job" "$(json 'd["job"]')" "$first"
 expect 0 "$LOCKSTEP" cancel "$first"
+code 400 "${socket[@]}" -H 'Content-Type: application/json' -H $'Idempotency-Key: \xe9' -d "$request" http://x/v1/jobs
+prints "Idempotency-Key is not valid UTF-8"
 
 # The page: whole, without another file, of both kinds; the token goes into a cookie and out of the address.
 code 303 curl -sS -c cookies.txt "$address/?token=$token"
