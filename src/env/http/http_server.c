@@ -155,6 +155,13 @@ static void beat(void *context)
         look_at_sleeper(c);
     }
     server->handler.beat(server->handler.context);
+    /* At its limit of connections the library stops listening, and begins again only when it runs
+     * after one of them was closed: that no event of its own announces. */
+    for (size_t i = 0; i < LS_HTTP_LISTENERS; i++) {
+        if (server->listeners[i].daemon) {
+            run_listener(&server->listeners[i]);
+        }
+    }
     server->beat = ls_env_timer_set(server->env, LS_HTTP_NS_PER_S, beat, server);
 }
 

@@ -456,6 +456,23 @@ static void server_goes_on_when_askers_leave(void **state)
     expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\"");
 }
 
+/* All connections that the library allows are taken, and closed again because nothing comes: then
+ * others are answered, also when nothing else happens meanwhile. */
+static void server_listens_again_after_its_limit(void **state)
+{
+    (void)state;
+    enum { COUNT = LS_HTTP_CONNECTIONS_MAX + 80 };
+    static int fds[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = connect_unix();
+        assert_true(fds[i] >= 0);
+    }
+    expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\"");
+    for (int i = 0; i < COUNT; i++) {
+        close(fds[i]);
+    }
+}
+
 static void server_tells_events(void **state)
 {
     (void)state;
@@ -881,6 +898,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(server_refuses_a_body_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_closes_the_slow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_goes_on_when_askers_leave, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(server_listens_again_after_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_tells_events, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_reads_what_a_job_wrote, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_reads_more_histories_than_it_keeps, set_up, tear_down),
