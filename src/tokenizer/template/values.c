@@ -182,14 +182,18 @@ ls_jv ls_jv_fail_undefined(ls_jinja *j, ls_jv v)
 
 /* ---- dicts ---- */
 
-static bool is_hashable(ls_jv v)
+/* A step for each tuple: they may hold each other many times. */
+static bool is_hashable(ls_jinja *j, ls_jv v)
 {
-    for (size_t i = 0; v.kind == LS_JV_TUPLE && i < v.list->count; i++) {
-        if (!is_hashable(v.list->items[i])) {
-            return false;
+    bool is = v.kind != LS_JV_LIST && v.kind != LS_JV_DICT && v.kind != LS_JV_VIEW;
+    if (v.kind == LS_JV_TUPLE && ls_jinja_enter(j)) {
+        ls_jinja_spend(j, 0);
+        for (size_t i = 0; i < v.list->count && is && !j->failed; i++) {
+            is = is_hashable(j, v.list->items[i]);
         }
+        j->depth--;
     }
-    return v.kind != LS_JV_LIST && v.kind != LS_JV_DICT && v.kind != LS_JV_VIEW;
+    return is;
 }
 
 /* They are searched one after the other: the entries of messages and tools are few. */
@@ -209,7 +213,7 @@ const ls_jv *ls_jinja_get(ls_jinja *j, const ls_jinja_list *dict, ls_jv key)
 void ls_jinja_set(ls_jinja *j, ls_jinja_list *dict, ls_jv key, ls_jv value)
 {
     const ls_jv *found = ls_jinja_get(j, dict, key);
-    if (!is_hashable(key)) {
+    if (!is_hashable(j, key)) {
         ls_jinja_refuse(j, "a %s can't be the key of a dict", ls_jv_type(key));
     } else if (found) {
         dict->items[found - dict->items] = value;
@@ -415,7 +419,7 @@ static bool contains(ls_jinja *j, ls_jv container, ls_jv item)
         ls_jinja_refuse(j, "'in <string>' requires string as left operand, not %s", ls_jv_type(item));
     } else if (container.kind == LS_JV_STRING) {
         return ls_jinja_find(j, container, 0, container.bytes, item, false) != SIZE_MAX;
-    } else if (has_keys && !is_hashable(item)) {
+    } else if (has_keys && !is_hashable(j, item)) {
         ls_jinja_refuse(j, "unhashable type: '%s'", ls_jv_type(item));
     } else if (container.kind == LS_JV_DICT) {
         return ls_jinja_get(j, container.list, item) != NULL;

@@ -322,6 +322,10 @@ static void limits_end_every_template(void **state)
     refused_with("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", LS_ERR_DATA, "levels of calls");
     refused_with("{{ '%99999s' % 1 }}", LS_ERR_UNSUPPORTED, "%99999s in a format is not");
     refused_with("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", LS_ERR_DATA, "levels of calls");
+    /* 2^60 tuples, of 60 that are there */
+    refused_with("{% set ns = namespace(x=(1,)) %}{% for a in range(60) %}{% set ns.x = (ns.x, ns.x) %}"
+                 "{% endfor %}{{ {ns.x: 1} }}",
+                 LS_ERR_DATA, "more than 20000000 steps");
     ls_text deep = {0};
     ls_text_append(&deep, "{{ ");
     ls_text_repeat(&deep, '(', 100000);
