@@ -8,6 +8,8 @@ a second host (another port), whose requests must not carry a token. Read at eac
                   cut BYTES: the connection ends after so many bytes    code N: this answer    busy: 429 with Retry-After: 1
                   size: one byte more than listed    flip: the first byte is another    norange: Range is ignored
                   circle: redirected to itself    downgrade: redirected to ftp://    hold: answered when FOLDER/go exists, at most 20 s later
+                  on "list": vast: weights of 2^63 - 1 bytes, three times    unlisted: no sizes
+                  on weights: endless: the answer has no end
   FOLDER/commit   the commit of the list, if not 01234567...
   FOLDER/token    requests without it get 401; with it, repositories named gated* get 403
   FOLDER/asked    one line per request: host path range token
@@ -76,10 +78,10 @@ class Handler(BaseHTTPRequestHandler):
         if not os.path.isdir(place):
             return self.answer(404, b"{}")
         if parts[0] == "api":
-            return self.list(place)
+            return self.list(place, now)
         self.file(place, name, host, now)
 
-    def list(self, place):
+    def list(self, place, now):
         siblings = []
         for name in sorted(os.listdir(place)):
             data = open(os.path.join(place, name), "rb").read()
@@ -87,6 +89,11 @@ class Handler(BaseHTTPRequestHandler):
             if name.endswith((".safetensors", ".bin")):
                 entry["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
             siblings.append(entry)
+        if now == ["vast"]:
+            siblings = [s for s in siblings if s["rfilename"] != "model.safetensors"]
+            siblings += [{"rfilename": f"model-0000{i}-of-00003.safetensors", "size": 2**63 - 1} for i in (1, 2, 3)]
+        if now == ["unlisted"]:
+            siblings = [{"rfilename": s["rfilename"]} for s in siblings]
         commit = (read("commit") or "0123456789abcdef" * 2 + "01234567").strip()
         self.answer(200, json.dumps({"id": "x", "sha": commit, "siblings": siblings}).encode())
 
@@ -98,6 +105,15 @@ class Handler(BaseHTTPRequestHandler):
             data += b"x"
         if now == ["flip"]:
             data = bytes([data[0] ^ 1]) + data[1:]
+        if now == ["endless"]:
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(bytes(1 << 20))
+            except OSError:
+                self.close_connection = True
+                return None
         asked, headers, code, total = self.headers.get("Range"), {}, 200, len(data)
         if asked and now != ["norange"]:
             first = int(asked.split("=")[1].split("-")[0])

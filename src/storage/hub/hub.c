@@ -77,15 +77,16 @@ static bool is_listed(const json_t *siblings, const char *name)
     return false;
 }
 
-/* Names are compared with those above, so none leads out of the folder. */
-static bool is_wanted(const json_t *siblings, const char *name)
+/* Names are compared with those above, so none leads out of the folder. single: the model has all
+ * weights in one file. */
+static bool is_wanted(const char *name, bool single)
 {
     for (size_t i = 0; i < sizeof wanted_names / sizeof wanted_names[0]; i++) {
         if (strcmp(name, wanted_names[i]) == 0) {
             return true;
         }
     }
-    if (is_listed(siblings, "model.safetensors")) {
+    if (single) {
         return strcmp(name, "model.safetensors") == 0;
     }
     return strcmp(name, "model.safetensors.index.json") == 0 || fnmatch(SHARDS, name, 0) == 0;
@@ -143,10 +144,11 @@ static ls_status read_list(const ls_hub_options *o, const json_t *root, list *l)
     }
     l->commit = ls_arena_strdup(l->arena, commit);
     l->files = ls_arena_new(l->arena, ls_hub_file, json_array_size(siblings) + 1);
+    const bool single = is_listed(siblings, "model.safetensors");
     for (size_t i = 0; i < json_array_size(siblings); i++) {
         const json_t *entry = json_array_get(siblings, i);
         const char *name = json_string_value(json_object_get(entry, "rfilename"));
-        if (name && is_wanted(siblings, name)) {
+        if (name && is_wanted(name, single)) {
             LS_TRY(add_file(l, entry, name));
         }
     }
@@ -307,7 +309,8 @@ static ls_status check_space(const list *l, const char *work)
     uint64_t needed = 0;
     for (size_t i = 0; i < l->count; i++) {
         const uint64_t have = there(l->arena, work, &l->files[i]), size = l->files[i].size;
-        needed += size != UINT64_MAX && size > have ? size - have : 0;
+        const uint64_t more = size != UINT64_MAX && size > have ? size - have : 0;
+        needed = more < UINT64_MAX - needed ? needed + more : UINT64_MAX;
     }
     if (statvfs(work, &disk) == 0 && needed > (uint64_t)disk.f_bavail * disk.f_frsize) {
         return ls_fail(LS_ERR_DISK, "%.1f GB are to be fetched, and the disk of %s has %.1f GB free",

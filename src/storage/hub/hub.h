@@ -8,7 +8,8 @@
  * Only what a model needs is fetched: configuration, tokenizer, template, safetensors; never
  * pickles, which are programs. Files are gathered in FOLDER.part and checked (size, and SHA-256
  * where the hub has one); then the folder gets its name, so FOLDER is whole or not there. What is
- * in FOLDER.part when a fetch ends early is used by the next one.
+ * in FOLDER.part when a fetch ends early is used by the next one. A file whose size is not listed
+ * may have 256 MiB.
  *
  * Every file is that of the commit that the list names, also if the revision moves meanwhile.
  *

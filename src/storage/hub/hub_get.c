@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { REDIRECTS_MAX = 5, ATTEMPTS_MAX = 5, TEXT_BYTES_MAX = 32 << 20, READ_BYTES = 1 << 20 };
+enum { UNLISTED_BYTES_MAX = 256 << 20 }; /* of a file whose size is not listed: it might never end */
 static const double CONNECT_S = 30.0, STALL_S = 60.0, TEXT_S = 120.0, WAIT_MAX_S = 300.0;
 
 /* ---- where a request goes ---- */
@@ -235,6 +236,11 @@ static ls_status take_file(void *context, const ls_http_answer *head, const void
     download *d = context;
     if (!d->begun) {
         LS_TRY(begin(d, head));
+    }
+    if (d->file->size == UINT64_MAX && d->at + bytes > UNLISTED_BYTES_MAX) {
+        return ls_fail(LS_ERR_DATA,
+                       "%s is longer than %d MiB, and the hub lists no size for it: use a hub that does",
+                       d->file->name, UNLISTED_BYTES_MAX >> 20);
     }
     if (d->file->size != UINT64_MAX && d->at + bytes > d->file->size) {
         return ls_fail(LS_ERR_DATA, "%s is longer than the %" PRIu64 " bytes that the hub lists",

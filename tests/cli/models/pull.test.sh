@@ -110,6 +110,15 @@ says "in a circle"
 faults "config.json downgrade 99"
 expect 3 "$LOCKSTEP" pull org/tiny -o unsafe
 says "not a safe address"
+faults "list vast"
+expect 4 "$LOCKSTEP" pull org/tiny -o bad
+says "are to be fetched, and the disk of"
+faults "list unlisted" "$weights endless 2"
+expect 3 "$LOCKSTEP" pull org/tiny -o bad
+says "$weights is longer than 256 MiB, and the hub lists no size for it"
+faults "list unlisted"
+expect 0 "$LOCKSTEP" pull org/tiny -o unlisted
+pulled unlisted
 check "nothing appeared" test ! -e bad -a ! -e circle -a ! -e unsafe
 faults
 expect 2 "$LOCKSTEP" pull org/none -o bad
