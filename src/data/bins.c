@@ -2,6 +2,7 @@
 #include "data/bins.h"
 
 #include "base/assert.h"
+#include "base/list.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -96,21 +97,6 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "not enough memory to pack records into windows");
 }
 
-static ls_status grow(void **list, size_t count, size_t *capacity, size_t entry_bytes)
-{
-    if (count < *capacity) {
-        return LS_OK;
-    }
-    const size_t larger = *capacity ? 2 * *capacity : 256;
-    void *memory = realloc(*list, larger * entry_bytes);
-    if (!memory) {
-        return no_memory();
-    }
-    *list = memory;
-    *capacity = larger;
-    return LS_OK;
-}
-
 static ls_status add_slot(packer *p, uint32_t length, size_t first_slot)
 {
     ls_bins *b = p->bins;
@@ -119,9 +105,7 @@ static ls_status add_slot(packer *p, uint32_t length, size_t first_slot)
         b->slots[b->slot_count - 1].count++;
         return LS_OK;
     }
-    void *slots = b->slots;
-    LS_TRY(grow(&slots, b->slot_count, &b->slot_capacity, sizeof *b->slots));
-    b->slots = slots;
+    LS_TRY(ls_list_grow(&b->slots, b->slot_count, &b->slot_capacity, sizeof *b->slots));
     b->slots[b->slot_count++] = (ls_bins_slot){.length = length, .count = 1};
     return LS_OK;
 }
@@ -149,9 +133,7 @@ static void repeat(packer *p, size_t first_slot)
 static ls_status add_pattern(packer *p)
 {
     ls_bins *b = p->bins;
-    void *patterns = b->patterns;
-    LS_TRY(grow(&patterns, b->pattern_count, &b->pattern_capacity, sizeof *b->patterns));
-    b->patterns = patterns;
+    LS_TRY(ls_list_grow(&b->patterns, b->pattern_count, &b->pattern_capacity, sizeof *b->patterns));
     const size_t first_slot = b->slot_count;
     b->patterns[b->pattern_count++] = (pattern){.first = b->window_count, .first_slot = first_slot};
     uint32_t room = p->window;

@@ -40,11 +40,8 @@ typedef struct unit {
     /* Kept for the next wave. */
     ls_tokenizer_scratch *scratch;
     ls_records_left left;
-    /* Samples, or documents as such; of conversations the origin of each, and how many records
-     * there were. */
+    /* Samples, or documents as such; and how many records of conversations there were. */
     ls_samples samples;
-    ls_token_origin *origins;
-    size_t origin_capacity;
     uint64_t record_count;
     bad_records bad;
     ls_status status;
@@ -87,33 +84,20 @@ static ls_status encode_record(unit *u, const ls_record *record)
 
 /* ---- one unit of conversations --------------------------------------------------------------- */
 
-static ls_status note_origin(unit *u, size_t first, ls_token_origin origin)
-{
-    const size_t count = u->samples.count;
-    if (count > u->origin_capacity) {
-        ls_token_origin *origins = realloc(u->origins, 2 * count * sizeof *origins);
-        if (!origins) {
-            return ls_fail(LS_ERR_MEMORY, "%s: not enough memory for %zu samples", u->request->file->path,
-                           count);
-        }
-        u->origins = origins;
-        u->origin_capacity = 2 * count;
-    }
-    for (size_t i = first; i < count; i++) {
-        u->origins[i] = origin;
-    }
-    return LS_OK;
-}
-
 static ls_status apply_recipe(unit *u, const ls_record *record, json_t *object, bool *is_fatal_out)
 {
-    ls_token_origin origin = {.line = record->line};
-    const size_t first = u->samples.count;
+    uint64_t rank = 0;
+    ls_samples *samples = &u->samples;
+    const size_t first = samples->count;
     const ls_form_keys *keys = ls_recipe_keys(u->request->recipe);
     LS_TRY(ls_corpus_check_form(u->request->file, keys, object, record->line, is_fatal_out));
-    LS_TRY(ls_held_out_rank(&u->request->rule, object, record->data, record->bytes, &origin.rank));
-    LS_TRY(ls_recipe_apply(u->request->recipe, u->scratch, object, u->request->file->form, &u->samples));
-    return note_origin(u, first, origin);
+    LS_TRY(ls_held_out_rank(&u->request->rule, object, record->data, record->bytes, &rank));
+    LS_TRY(ls_recipe_apply(u->request->recipe, u->scratch, object, u->request->file->form, samples));
+    for (size_t i = first; i < samples->count; i++) {
+        samples->ends[i].rank = rank;
+        samples->ends[i].line = record->line;
+    }
+    return LS_OK;
 }
 
 static void note_bad(bad_records *bad, const char *path, uint64_t line)
@@ -256,7 +240,8 @@ static ls_status write_unit(const unit *u, ls_token_writer *writer)
         const ls_sample_end end = samples->ends[i];
         const int32_t *ids = samples->ids.ids + begin.ids;
         const size_t count = end.ids - begin.ids, text = end.text - begin.text;
-        LS_TRY(is_record   ? ls_token_writer_add_sample(writer, ids, count, text, u->origins[i])
+        const ls_token_origin origin = {.rank = end.rank, .line = end.line};
+        LS_TRY(is_record   ? ls_token_writer_add_sample(writer, ids, count, text, origin)
                : continues ? ls_token_writer_continue(writer, ids, count, text)
                            : ls_token_writer_add(writer, ids, count, text));
         begin = end;
@@ -329,7 +314,6 @@ static void release_units(unit *units, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         ls_tokenizer_scratch_destroy(units[i].scratch);
         ls_samples_release(&units[i].samples);
-        free(units[i].origins);
         ls_text_release(&units[i].bad.text);
         free(units[i].error_text);
     }

@@ -2,6 +2,7 @@
 #include "data/token_format.h"
 
 #include "base/assert.h"
+#include "base/list.h"
 #include "base/math.h"
 #include "data/conversation/samples.h"
 
@@ -56,31 +57,12 @@ void ls_token_writer_release(ls_token_writer *writer)
     *writer = (ls_token_writer){.fd = -1};
 }
 
-/* Makes room for one more entry in a growing table. */
-static ls_status grow(const char *path, void **table, uint64_t count, uint64_t *capacity, size_t entry_bytes)
-{
-    if (count < *capacity) {
-        return LS_OK;
-    }
-    const uint64_t larger = *capacity ? *capacity * 2 : 64;
-    void *memory = realloc(*table, larger * entry_bytes);
-    if (!memory) {
-        return ls_fail(LS_ERR_MEMORY, "can't write %s: not enough memory for a table of %llu entries", path,
-                       (ull)larger);
-    }
-    *table = memory;
-    *capacity = larger;
-    return LS_OK;
-}
-
 static ls_status flush_block(ls_token_writer *writer)
 {
     if (writer->block_bytes == 0) {
         return LS_OK;
     }
-    void *crcs = writer->crcs;
-    LS_TRY(grow(writer->path, &crcs, writer->crc_count, &writer->crc_capacity, sizeof *writer->crcs));
-    writer->crcs = crcs;
+    LS_TRY(ls_list_grow(&writer->crcs, writer->crc_count, &writer->crc_capacity, sizeof *writer->crcs));
     writer->crcs[writer->crc_count++] = ls_crc32c(0, writer->block, writer->block_bytes);
     LS_TRY(ls_file_write_all(writer->fd, writer->path, writer->block, writer->block_bytes));
     writer->block_bytes = 0;

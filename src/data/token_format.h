@@ -81,7 +81,7 @@ typedef struct ls_token_writer {
     ls_spill start_table, origin_table;
     char *folder;
     uint32_t *crcs;
-    uint64_t crc_count, crc_capacity;
+    size_t crc_count, crc_capacity;
 } ls_token_writer;
 
 /*

@@ -15,6 +15,7 @@
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/assert.h"
+#include "base/list.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -96,21 +97,6 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "not enough memory to train a tokenizer");
 }
 
-/* Makes room for one more item in a list that doubles. */
-static bool make_room(void **list, size_t count, size_t *capacity, size_t item_bytes)
-{
-    if (count < *capacity) {
-        return true;
-    }
-    const size_t bigger = *capacity ? 2 * *capacity : 64;
-    void *moved = realloc(*list, bigger * item_bytes);
-    if (moved) {
-        *list = moved;
-        *capacity = bigger;
-    }
-    return moved != NULL;
-}
-
 /* ---- counting words ---- */
 
 static ls_status check_options(const ls_tokenizer_train_options *options, size_t special_count)
@@ -187,12 +173,10 @@ static ls_status add_word(ls_tokenizer_trainer *trainer, const char *text, size_
                        INT32_MAX, bytes);
     }
     size_t capacity[3] = {trainer->word_capacity, trainer->word_capacity, trainer->word_capacity};
-    if (!make_room((void **)&trainer->texts, trainer->word_count, &capacity[0], sizeof *trainer->texts) ||
-        !make_room((void **)&trainer->text_bytes, trainer->word_count, &capacity[1],
-                   sizeof *trainer->text_bytes) ||
-        !make_room((void **)&trainer->counts, trainer->word_count, &capacity[2], sizeof *trainer->counts)) {
-        return no_memory();
-    }
+    LS_TRY(ls_list_grow(&trainer->texts, trainer->word_count, &capacity[0], sizeof *trainer->texts));
+    LS_TRY(
+        ls_list_grow(&trainer->text_bytes, trainer->word_count, &capacity[1], sizeof *trainer->text_bytes));
+    LS_TRY(ls_list_grow(&trainer->counts, trainer->word_count, &capacity[2], sizeof *trainer->counts));
     trainer->word_capacity = (uint32_t)capacity[2];
     const uint32_t index = trainer->word_count++;
     trainer->texts[index] = ls_arena_strndup(&trainer->arena, text, bytes);
@@ -276,9 +260,7 @@ static ls_status change_count(learning *l, int32_t left, int32_t right, int64_t 
         return LS_OK;
     }
     if (fresh->count == 0) {
-        if (!make_room((void **)&l->arisen, l->arisen_count, &l->arisen_capacity, sizeof *l->arisen)) {
-            return no_memory();
-        }
+        LS_TRY(ls_list_grow(&l->arisen, l->arisen_count, &l->arisen_capacity, sizeof *l->arisen));
         l->arisen[l->arisen_count++] = slot->pair;
     }
     if (fresh->count == fresh->capacity) {
@@ -302,9 +284,9 @@ static bool comes_first(const heap_entry *a, const heap_entry *b)
 
 static ls_status push(learning *l, heap_entry entry)
 {
-    if (!make_room((void **)&l->heap, l->heap_count, &l->heap_capacity, sizeof *l->heap)) {
+    if (ls_list_grow(&l->heap, l->heap_count, &l->heap_capacity, sizeof *l->heap) != LS_OK) {
         free(entry.words.at);
-        return no_memory();
+        return LS_ERR_MEMORY;
     }
     size_t at = l->heap_count++;
     while (at > 0 && comes_first(&entry, &l->heap[(at - 1) / 2])) {
@@ -408,9 +390,7 @@ static ls_status apply_merge(learning *l, const heap_entry *entry)
 {
     const int32_t left = (int32_t)(entry->pair >> 32), right = (int32_t)(uint32_t)entry->pair;
     const int32_t joined = joined_id(l, left, right);
-    if (!make_room((void **)&l->merges, l->merge_count, &l->merge_capacity, sizeof *l->merges)) {
-        return no_memory();
-    }
+    LS_TRY(ls_list_grow(&l->merges, l->merge_count, &l->merge_capacity, sizeof *l->merges));
     l->merges[l->merge_count++] = (learned){.pair = entry->pair, .id = joined};
     for (uint32_t i = 0; i < entry->words.count; i++) {
         LS_TRY(join_in_word(l, entry->words.at[i], left, right, joined));

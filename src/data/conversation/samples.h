@@ -25,9 +25,11 @@ static inline bool ls_token_is_trained(int32_t marked)
     return marked < 0;
 }
 
-/* Where a sample ends: in ls_samples.ids, and in the bytes of all their texts together. */
 typedef struct ls_sample_end {
+    /* Where the sample ends: in ls_samples.ids, and in the bytes of all their texts together. */
     size_t ids, text;
+    /* Its record, for a caller who sets them: the rank (data/held_out.h) and the line. */
+    uint64_t rank, line;
 } ls_sample_end;
 
 /* Samples one after another. All zero: empty. */

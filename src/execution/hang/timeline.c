@@ -2,6 +2,7 @@
 #include "execution/hang/timeline.h"
 
 #include "base/file.h"
+#include "base/list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -131,15 +132,7 @@ static const ls_flight_comm *find_comm(const ls_rank_snapshot *snapshot, uint32_
 
 static ls_status keep_end(writer *w, const arrow_end *end)
 {
-    if (w->end_count == w->end_room) {
-        const size_t room = w->end_room ? 2 * w->end_room : 4096;
-        arrow_end *ends = realloc(w->ends, room * sizeof *ends);
-        if (!ends) {
-            return ls_fail(LS_ERR_MEMORY, "not enough memory for a trace of %zu operations", room);
-        }
-        w->ends = ends;
-        w->end_room = room;
-    }
+    LS_TRY(ls_list_grow(&w->ends, w->end_count, &w->end_room, sizeof *w->ends));
     w->ends[w->end_count++] = *end;
     return LS_OK;
 }

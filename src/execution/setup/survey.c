@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/setup/survey.h"
 
+#include "base/list.h"
 #include "base/math.h"
 #include "data/detect.h"
 #include "data/record_walk.h"
@@ -29,15 +30,7 @@ typedef struct surveyor {
 static ls_status add_sample(surveyor *s, uint64_t tokens, uint64_t trained)
 {
     ls_survey *v = &s->survey;
-    if (v->samples == s->capacity) {
-        const size_t capacity = s->capacity ? 2 * s->capacity : 1024;
-        double *lengths = realloc(s->lengths, capacity * sizeof *lengths);
-        if (!lengths) {
-            return ls_fail(LS_ERR_MEMORY, "not enough memory to look at the data");
-        }
-        s->lengths = lengths;
-        s->capacity = capacity;
-    }
+    LS_TRY(ls_list_grow(&s->lengths, v->samples, &s->capacity, sizeof *s->lengths));
     s->lengths[v->samples++] = (double)tokens;
     v->tokens += tokens;
     v->trained += trained;

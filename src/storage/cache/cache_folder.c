@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The folder of a cache as a whole: opening, looking through it, removing. */
+#include "base/list.h"
 #include "base/log.h"
 #include "storage/cache/cache_internal.h"
 
@@ -151,15 +152,7 @@ static int by_use(const void *a, const void *b)
 
 static ls_status count_entry(census *c, const char *key, const struct stat *info)
 {
-    if (c->count == c->capacity) {
-        const size_t capacity = c->capacity > 0 ? 2 * c->capacity : 64;
-        found *entries = realloc(c->entries, capacity * sizeof *entries);
-        if (!entries) {
-            return ls_fail(LS_ERR_MEMORY, "not enough memory for a list of %zu cache entries", capacity);
-        }
-        c->entries = entries;
-        c->capacity = capacity;
-    }
+    LS_TRY(ls_list_grow(&c->entries, c->count, &c->capacity, sizeof *c->entries));
     found *f = &c->entries[c->count++];
     *f = (found){.bytes = (uint64_t)info->st_size, .used = info->st_mtim};
     snprintf(f->key, sizeof f->key, "%s", key);
