@@ -145,3 +145,19 @@ write_run "$scratch/tiny.yaml"
 
 # sanitized: the program was built with a sanitizer, which needs address space of its own.
 sanitized() { grep -qa __asan_init "$LOCKSTEP" || grep -qa __tsan_init "$LOCKSTEP"; }
+
+# has_terminals: there are pseudo-terminals here.
+has_terminals() { python3 -c 'import os; os.openpty()' >/dev/null 2>&1; }
+# on_terminal COMMAND...: runs it with a terminal as its output, for a minute at most, and prints what comes there.
+on_terminal() {
+    timeout 60 python3 -c '
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+try:
+    while True:
+        sys.stdout.buffer.write(os.read(fd, 4096))
+except OSError:  # it has ended
+    os.waitpid(pid, 0)' "$@"
+}

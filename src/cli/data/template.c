@@ -2,6 +2,7 @@
 /* template: renders a chat template. */
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/foreign_text.h"
 #include "execution/train/model_file.h"
 #include "tokenizer/template/chat_template.h"
 #include "tokenizer/template/template_source.h"
@@ -99,7 +100,9 @@ static ls_status render(const ls_template_source *source, json_t *input)
     LS_TRY(ls_chat_template_open(source->text, source->bytes, source->where, &template));
     const ls_status status = ls_chat_template_render(template, input, &text);
     if (status == LS_OK) {
-        fwrite(ls_text_string(&text), 1, text.bytes, stdout);
+        ls_foreign_text shown = ls_foreign_text_begin();
+        (void)ls_foreign_text_write(&shown, ls_text_string(&text), text.bytes);
+        ls_foreign_text_end(&shown);
     }
     ls_text_release(&text);
     ls_chat_template_close(template);

@@ -2,6 +2,7 @@
 /* tokenize train|encode|decode. */
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/foreign_text.h"
 #include "cli/token_ids.h"
 #include "data/tokenizer_corpus.h"
 
@@ -126,7 +127,9 @@ static ls_status decode_ids(const tokenize_settings *settings, const ls_token_bu
     ls_text_buffer text = {0};
     const ls_status status = ls_tokenizer_decode(tokenizer, ids->ids, ids->count, !settings->special, &text);
     if (status == LS_OK && text.bytes > 0) {
-        fwrite(text.data, 1, text.bytes, stdout);
+        ls_foreign_text shown = ls_foreign_text_begin();
+        (void)ls_foreign_text_write(&shown, text.data, text.bytes);
+        ls_foreign_text_end(&shown);
     }
     ls_text_buffer_release(&text);
     ls_tokenizer_destroy(tokenizer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sample: continues a text with a model. */
 #include "cli/command.h"
+#include "cli/foreign_text.h"
 #include "cli/models/loaded_model.h"
 #include "execution/generate/generate.h"
 
@@ -71,6 +72,7 @@ typedef struct text_stream {
     const ls_tokenizer *tokenizer;
     ls_tokenizer_stream stream;
     ls_text_buffer text;
+    ls_foreign_text shown;
     ls_status status;
 } text_stream;
 
@@ -85,8 +87,7 @@ static bool print_token(void *context, int32_t token, const ls_text_scores *scor
     s->text.bytes = 0;
     s->status = ls_tokenizer_stream_next(s->tokenizer, &s->stream, token, true, &s->text);
     if (s->status == LS_OK && s->text.bytes > 0) {
-        fwrite(s->text.data, 1, s->text.bytes, stdout);
-        fflush(stdout);
+        (void)ls_foreign_text_write(&s->shown, s->text.data, s->text.bytes);
     }
     return s->status == LS_OK && !ferror(stdout);
 }
@@ -94,7 +95,7 @@ static bool print_token(void *context, int32_t token, const ls_text_scores *scor
 static ls_status sample_loaded(const sample_settings *settings, ls_loaded_model *model,
                                ls_generator *generator, const ls_token_buffer *prompt)
 {
-    text_stream s = {.tokenizer = model->file->tokenizer};
+    text_stream s = {.tokenizer = model->file->tokenizer, .shown = ls_foreign_text_begin()};
     int32_t stops[LS_MODEL_STOPS_MAX];
     const ls_text_request request = {.prompt = prompt->ids,
                                      .prompt_count = prompt->count,
@@ -117,8 +118,9 @@ static ls_status sample_loaded(const sample_settings *settings, ls_loaded_model 
         s.text.bytes = 0;
         status = s.status != LS_OK ? s.status : ls_tokenizer_stream_end(&s.stream, &s.text);
         if (s.text.bytes > 0) {
-            fwrite(s.text.data, 1, s.text.bytes, stdout);
+            (void)ls_foreign_text_write(&s.shown, s.text.data, s.text.bytes);
         }
+        ls_foreign_text_end(&s.shown);
         putchar('\n');
     }
     ls_text_buffer_release(&s.text);

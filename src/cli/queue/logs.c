@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* logs and wait: the output of a job, and its end. */
 #include "base/clock.h"
-#include "base/terminal.h"
 #include "cli/command.h"
+#include "cli/foreign_text.h"
 #include "cli/queue/queue.h"
 #include "orchestration/client/client.h"
 
@@ -47,26 +47,9 @@ static const ls_option logs_options[] = {
 };
 static const ls_option_table logs_table = LS_OPTIONS(logs_options);
 
-/* terminal: NULL when the output is not a terminal; the bytes are then written unchanged. */
-static bool write_part(void *terminal, const char *data, size_t bytes)
+static bool write_part(void *shown, const char *data, size_t bytes)
 {
-    ls_text shown = {0};
-    if (terminal) {
-        ls_terminal_feed(terminal, data, bytes, &shown);
-        data = ls_text_string(&shown);
-        bytes = shown.bytes;
-    }
-    const bool is_read = fwrite(data, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
-    ls_text_release(&shown);
-    return is_read;
-}
-
-static void end_terminal(ls_terminal *terminal)
-{
-    ls_text rest = {0};
-    ls_terminal_end(terminal, &rest);
-    fputs(ls_text_string(&rest), stdout);
-    ls_text_release(&rest);
+    return ls_foreign_text_write(shown, data, bytes);
 }
 
 static bool gather_part(void *context, const char *data, size_t bytes)
@@ -120,7 +103,7 @@ static void rest(void)
 
 /* A log that is followed, over several answers. */
 typedef struct follower {
-    ls_terminal *terminal;
+    ls_foreign_text *shown;
     /* where the next answer begins */
     uint64_t next;
     /* the reader of the output has closed it */
@@ -131,7 +114,7 @@ static bool write_followed(void *context, const char *data, size_t bytes)
 {
     follower *self = context;
     self->next += bytes;
-    self->is_left = !write_part(self->terminal, data, bytes);
+    self->is_left = !ls_foreign_text_write(self->shown, data, bytes);
     return !self->is_left;
 }
 
@@ -154,13 +137,13 @@ static ls_status follow_once(uint64_t job, const logs_settings *settings, follow
 }
 
 /* Continues at the same byte when the daemon returns. */
-static ls_status follow_log(uint64_t job, const logs_settings *settings, ls_terminal *terminal)
+static ls_status follow_log(uint64_t job, const logs_settings *settings, ls_foreign_text *shown)
 {
-    follower self = {.terminal = terminal};
+    follower self = {.shown = shown};
     double away_since_s = 0.0;
     bool has_ended = false;
     if (settings->tail > 0) {
-        LS_TRY(read_log(job, settings, write_part, terminal, &self.next));
+        LS_TRY(read_log(job, settings, write_part, shown, &self.next));
     }
     for (bool is_first = true;; is_first = false) {
         const uint64_t before = self.next;
@@ -225,13 +208,11 @@ static ls_status run_logs(const ls_invocation *invocation)
         return settings->follow ? ls_fail(LS_ERR_INVALID, "--json cannot be combined with --follow")
                                 : print_log_json(job, settings);
     }
-    ls_terminal shown = {0}, *terminal = isatty(STDOUT_FILENO) ? &shown : NULL;
+    ls_foreign_text shown = ls_foreign_text_begin();
     explain_no_output(job);
-    const ls_status status = settings->follow ? follow_log(job, settings, terminal)
-                                              : read_log(job, settings, write_part, terminal, &next);
-    if (terminal) {
-        end_terminal(terminal);
-    }
+    const ls_status status = settings->follow ? follow_log(job, settings, &shown)
+                                              : read_log(job, settings, write_part, &shown, &next);
+    ls_foreign_text_end(&shown);
     return status;
 }
 

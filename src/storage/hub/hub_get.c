@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { REDIRECTS_MAX = 5, ATTEMPTS_MAX = 5, TEXT_BYTES_MAX = 32 << 20, READ_BYTES = 1 << 20 };
-enum { UNLISTED_BYTES_MAX = 256 << 20 }; /* of a file whose size is not listed: it might never end */
+enum { UNLISTED_BYTES_MAX = 256 << 20 }; /* of a file whose size is not listed: may never end */
 static const double CONNECT_S = 30.0, STALL_S = 60.0, TEXT_S = 120.0, WAIT_MAX_S = 300.0;
 
 /* ---- where a request goes ---- */

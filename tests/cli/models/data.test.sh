@@ -159,6 +159,17 @@ done
 
 # ---- the default prompt; a model and another tokenizer ----
 
+# What a model writes does not steer a terminal; a file or a pipe gets every byte.
+steering=$(printf 'a\033]52;c;eA==\007b')
+expect 0 "$LOCKSTEP" sample run -n 1 -p "$steering"
+holds "$out" "$steering"
+if has_terminals; then
+    on_terminal "$LOCKSTEP" sample run -n 1 -p "$steering" >shown
+    holds shown 'a\x1b]52;c;eA==\x07b'
+    check "no escape of its own" sh -c "! grep -q \$'\\033]52' shown"
+else
+    echo "skipped: no pseudo-terminals here"
+fi
 expect 0 "$LOCKSTEP" sample run -n 1
 same "the default prompt" "$(head -c 1 "$out" | od -An -tx1 | tr -d ' ')" 0a
 sed '/^model:/d; /^tokenizer:/d' tiny.yaml >from.yaml && echo 'model: {from: run}' >>from.yaml

@@ -64,4 +64,15 @@ echo '{}' >none/tokenizer_config.json
 expect 3 "$LOCKSTEP" template none --input input.json
 grep -q 'none has no chat template' "$err" || fail "$(cat "$err")"
 
+# What a template writes does not steer a terminal.
+printf 'a\033]0;title\007b' >steers.jinja
+expect 0 "$LOCKSTEP" template steers.jinja --input input.json
+check "a file gets every byte" cmp "$out" steers.jinja
+if has_terminals; then
+    on_terminal "$LOCKSTEP" template steers.jinja --input input.json >shown
+    holds shown 'a\x1b]0;title\x07b'
+else
+    echo "skipped: no pseudo-terminals here"
+fi
+
 finish
