@@ -260,10 +260,10 @@ ls_status ls_gguf_export(const ls_gguf_export_options *options, ls_arena *arena,
     ls_gguf_exported done = {.notes = {.arena = arena}};
     ls_gguf_tensor *tensors = NULL;
     LS_TRY(check_target(arena, options));
-    ls_gguf_model_tensors(arena, &options->file->config, &options->file->layout, options->quant, &tensors,
-                          &done.tensors);
     ls_status status = fill(options, &gguf, &done.notes);
     if (status == LS_OK) {
+        ls_gguf_model_tensors(arena, &options->file->config, &options->file->layout, options->quant, &tensors,
+                              &done.tensors);
         note_fallbacks(tensors, done.tensors, &done.notes);
         for (size_t i = 0; i < done.tensors; i++) {
             ls_gguf_add_tensor(&gguf, tensors[i].name, tensors[i].type, tensors[i].rank,

@@ -332,7 +332,7 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
     return options->is_rank || session->ranks > 1 ? "it has several ranks (--ranks, parallel.ranks)"
            : session->run.job.elastic             ? "job.elastic is true"
            : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
-           : session->run.model.experts > 0       ? "the model has experts"
+           : session->run.model.experts > 0       ? "the model has experts, which only the CPU computes"
                                                   : NULL;
 }
 
@@ -618,6 +618,17 @@ static void describe_total(const ls_session *session, ls_text *text)
     }
 }
 
+/* "ffn 1024", or the experts of a layer. */
+static void describe_mlp(const ls_model_config *c, ls_text *text)
+{
+    if (c->experts > 0) {
+        ls_text_printf(text, "%" PRId64 " experts of %" PRId64 ", %" PRId64 " for each token", c->experts,
+                       c->expert_ffn, c->experts_per_token);
+    } else {
+        ls_text_printf(text, "ffn %" PRId64, c->ffn);
+    }
+}
+
 static void describe_memory(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
@@ -640,11 +651,11 @@ void ls_session_describe(const ls_session *session, ls_text *text)
     const uint64_t documents = ls_dataset_document_count(session->dataset);
     ls_text_printf(text,
                    "model   %s, %.2f million parameters: %" PRId64 " layer%s, width %" PRId64 ", %" PRId64
-                   " head%s (%" PRId64 " key-value), ffn %" PRId64 ", context %" PRIu64
-                   ", vocabulary %" PRId64 "\n",
+                   " head%s (%" PRId64 " key-value), ",
                    ls_family_name(c->family), (double)session->layout.element_count / 1e6, c->layers,
-                   plural((uint64_t)c->layers), c->width, c->heads, plural((uint64_t)c->heads), c->kv_heads,
-                   c->ffn, run->model.context, c->vocab);
+                   plural((uint64_t)c->layers), c->width, c->heads, plural((uint64_t)c->heads), c->kv_heads);
+    describe_mlp(c, text);
+    ls_text_printf(text, ", context %" PRIu64 ", vocabulary %" PRId64 "\n", run->model.context, c->vocab);
     if (session->layout.frozen_elements > 0) {
         const ls_layout *layout = &session->layout;
         ls_text_printf(text,
