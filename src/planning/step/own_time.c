@@ -2,6 +2,7 @@
 #include "planning/step/own_time.h"
 
 #include "base/assert.h"
+#include "model/plan_stage.h"
 
 #include <math.h>
 #include <string.h>
@@ -293,10 +294,21 @@ double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan
 
 /* ---- the step ---- */
 
+/* Ranks that compute a leaf together, and how many such groups there are. */
+static uint32_t crew_of(const ls_own_run *run)
+{
+    return run->pipeline ? run->pipeline->stages : 1;
+}
+
+static uint32_t crews_of(const ls_own_run *run)
+{
+    return run->ranks / crew_of(run);
+}
+
 /* Leaves of the fullest rank. */
 static uint32_t leaves_of_rank(const ls_own_run *run)
 {
-    return (run->leaves + run->ranks - 1) / run->ranks;
+    return (run->leaves + crews_of(run) - 1) / crews_of(run);
 }
 
 /* The inputs of all merges that a rank makes while it computes `leaves` leaves, and the number of
@@ -335,9 +347,10 @@ static double tree_s(const machine *m, const ls_own_run *run)
     double calls = 0.0;
     const double inputs = merged_inputs(leaves, &calls);
     double seconds = calls > 0.0
-                         ? calls * work_s(m, LS_WORK_TREE_SUM, (double)layout->float_count, inputs / calls, 0)
+                         ? calls * work_s(m, LS_WORK_TREE_SUM, (double)layout->float_count / crew_of(run),
+                                          inputs / calls, 0)
                          : 0.0;
-    const double nodes = (double)run->ranks * handed_over(leaves);
+    const double nodes = (double)crews_of(run) * handed_over(leaves);
     return seconds + buckets_s(m, run, LS_WORK_TREE_SUM, nodes);
 }
 
@@ -431,17 +444,109 @@ ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double c
     return m;
 }
 
+/* ---- stages ---- */
+
+/* What a stage does for one micro-batch, by pass and term. */
+typedef struct stage_work {
+    double pass_s[LS_PIPELINE_BACKWARD_WEIGHT + 1], terms_s[LS_TERM_COUNT];
+} stage_work;
+
+static ls_pipeline_pass pass_of(const ls_plan *plan, uint32_t step)
+{
+    return step < plan->forward_steps                            ? LS_PIPELINE_FORWARD
+           : plan->steps[step].phase == LS_PHASE_BACKWARD_WEIGHT ? LS_PIPELINE_BACKWARD_WEIGHT
+                                                                 : LS_PIPELINE_BACKWARD_INPUT;
+}
+
+/* The run of layers that a step belongs to; the embedding is in the first, the head in the last. */
+static uint32_t run_of(const ls_plan *plan, const uint32_t *first, uint32_t runs, uint32_t step)
+{
+    const ls_op *op = &plan->ops[plan->steps[step].op];
+    uint32_t run = op->kind == LS_OP_EMBEDDING ? 0 : runs - 1;
+    while (op->layer >= 0 && first[run] > (uint32_t)op->layer) {
+        run--;
+    }
+    return run;
+}
+
+static void add_work(stage_work *work, ls_pipeline_pass pass, const double terms_s[LS_TERM_COUNT])
+{
+    for (int term = 0; term < LS_TERM_COUNT; term++) {
+        work->pass_s[pass] += terms_s[term];
+        work->terms_s[term] += terms_s[term];
+    }
+}
+
+/* Each run but the last sends the stream to the next one, which receives it, and gradients come
+ * back. Both sides copy. */
+static void add_copies(const machine *m, const ls_own_run *run, stage_work *works)
+{
+    const uint32_t stages = run->pipeline->stages, runs = stages * run->pipeline->chunks;
+    const ls_plan_options *o = &run->plan->options;
+    double terms_s[LS_TERM_COUNT] = {0};
+    terms_s[LS_TERM_PIPELINE] =
+        work_s(m, LS_WORK_COPY, (double)(o->sequences * o->length) * (double)run->plan->config.width, 0, 0);
+    for (uint32_t r = 0; r + 1 < runs; r++) {
+        add_work(&works[r % stages], LS_PIPELINE_FORWARD, terms_s);
+        add_work(&works[r % stages], LS_PIPELINE_BACKWARD_INPUT, terms_s);
+        add_work(&works[(r + 1) % stages], LS_PIPELINE_FORWARD, terms_s);
+        add_work(&works[(r + 1) % stages], LS_PIPELINE_BACKWARD_INPUT, terms_s);
+    }
+}
+
+static ls_status find_works(const machine *m, const ls_own_run *run, stage_work *works)
+{
+    const ls_plan *plan = run->plan;
+    const uint32_t stages = run->pipeline->stages, runs = stages * run->pipeline->chunks;
+    uint32_t *first = ls_arena_new(run->scratch, uint32_t, runs + 1);
+    LS_TRY(ls_plan_cut_layers(run->scratch, plan, runs, first));
+    for (uint32_t step = 0; step < plan->step_count; step++) {
+        double terms_s[LS_TERM_COUNT] = {0};
+        add_plan_step(m, plan, step, true, terms_s);
+        add_work(&works[run_of(plan, first, runs, step) % stages], pass_of(plan, step), terms_s);
+    }
+    add_copies(m, run, works);
+    return LS_OK;
+}
+
+/* A leaf, as the stages follow their lists. */
+static void add_leaf(const machine *m, const ls_own_run *run, double leaf_s[LS_TERM_COUNT])
+{
+    const uint32_t stages = run->pipeline->stages;
+    stage_work *works = ls_arena_new(run->scratch, stage_work, stages);
+    ls_pipeline_costs *costs = ls_arena_new(run->scratch, ls_pipeline_costs, stages);
+    LS_ASSERT(run->pipeline->micro_batches == run->micro_batches && run->middle_layers <= 1);
+    const ls_status status = find_works(m, run, works);
+    LS_ASSERT(status == LS_OK && "more stages than layers");
+    uint32_t fullest = 0;
+    double most_s = 0.0;
+    for (uint32_t s = 0; s < stages; s++) {
+        const double *pass_s = works[s].pass_s;
+        costs[s] = (ls_pipeline_costs){.forward_s = pass_s[LS_PIPELINE_FORWARD],
+                                       .input_s = pass_s[LS_PIPELINE_BACKWARD_INPUT],
+                                       .weight_s = pass_s[LS_PIPELINE_BACKWARD_WEIGHT]};
+        const double all_s = costs[s].forward_s + costs[s].input_s + costs[s].weight_s;
+        fullest = all_s > most_s ? s : fullest;
+        most_s = all_s > most_s ? all_s : most_s;
+    }
+    add_times(leaf_s, works[fullest].terms_s, run->micro_batches);
+    leaf_s[LS_TERM_BUBBLE] += ls_pipeline_run(run->scratch, run->pipeline, costs).idle_s;
+}
+
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out)
 {
-    LS_ASSERT(run->ranks >= 1 && run->ranks <= run->leaves && run->threads >= 1 && run->micro_batches >= 1);
+    LS_ASSERT(run->ranks >= 1 && crews_of(run) >= 1 && crews_of(run) <= run->leaves);
+    LS_ASSERT(run->threads >= 1 && run->micro_batches >= 1);
     const machine m = {calibration, run->threads, run->ranks};
-    double first_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
-    add_micro_batches(&m, run, first_s, later_s);
-    ls_own_time time = {0};
-    const double leaves = leaves_of_rank(run);
-    for (int term = 0; term < LS_TERM_COUNT; term++) {
-        time.terms_s[term] = leaves * (first_s[term] + (run->micro_batches - 1) * later_s[term]);
+    double leaf_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
+    if (run->pipeline) {
+        add_leaf(&m, run, leaf_s);
+    } else {
+        add_micro_batches(&m, run, leaf_s, later_s);
+        add_times(leaf_s, later_s, run->micro_batches - 1);
     }
+    ls_own_time time = {0};
+    add_times(time.terms_s, leaf_s, leaves_of_rank(run));
     time.terms_s[LS_TERM_DATA] = tree_s(&m, run);
     time.terms_s[LS_TERM_OPTIMIZER] = update_s(&m, run);
     time.terms_s[LS_TERM_FIXED] = agreeing_s(&m);
@@ -578,7 +683,9 @@ bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, 
             "occupies its place from the step that writes it to the last step that reads it)\n",
             (double)p->activations / GIB, (double)p->logits / GIB, m.activations / GIB);
     } else if (strcmp(name, "buffers") == 0) {
-        ls_text_printf(text, "buffers = tables, sums for the norm, tokens = %.4f GiB\n", m.buffers / GIB);
+        ls_text_printf(
+            text, "buffers = tables, sums for the norm, tokens, the gradient of a tied head = %.4f GiB\n",
+            m.buffers / GIB);
     } else if (strcmp(name, "memory") == 0) {
         ls_text_printf(text,
                        "memory = weights %.4f + gradients %.4f + optimizer %.4f + activations %.4f + buffers "

@@ -13,6 +13,11 @@
  * A rank shares the machine with the others: times are those of `ranks` processes at once
  * (planning/hardware/calibration.h).
  *
+ * Stages. With a pipeline, ranks compute a leaf together, and the lists that they follow
+ * (model/pipeline.h) are followed with the times of their passes: matmul, attention and elementwise
+ * are those of the stage that idles least, `pipeline` its copies of what stages exchange, `bubble`
+ * the time it waits.
+ *
  * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges after its
  * last leaf to the owner of the sum: of c leaves popcount(c - 1) + 1 nodes remain, and
  * c - 1 - popcount(c - 1) merges were made before (as in comm/transport/tree.h).
@@ -23,6 +28,7 @@
 #ifndef LS_PLANNING_STEP_OWN_TIME_H
 #define LS_PLANNING_STEP_OWN_TIME_H
 
+#include "model/pipeline.h"
 #include "model/plan.h"
 #include "planning/hardware/calibration.h"
 #include "planning/step/estimate.h"
@@ -36,6 +42,10 @@ typedef struct ls_own_run {
     uint32_t ranks;         /* processes on this machine, 1..leaves */
     uint32_t threads;       /* of each */
     bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
+    /* of the stages that compute a leaf together, `micro_batches` of them; NULL: each rank has all
+     * layers. It needs a plan with all layers and `scratch` for its tables. */
+    const ls_pipeline *pipeline;
+    ls_arena *scratch;
     /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them
      * all */
     uint32_t middle_layers;

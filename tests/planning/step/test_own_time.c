@@ -155,6 +155,69 @@ static void own_time_ranks_share_the_work_and_the_machine(void **state)
     assert_near(three.terms_s[LS_TERM_MATMUL], one.terms_s[LS_TERM_MATMUL] * 3.0 / 8.0 * (1.0 + 2.0 / 3.0));
 }
 
+/* Llama with layers of equal FLOPs and next to no head: stages are balanced. */
+static void make_even_model(model *m, int64_t layers)
+{
+    make_model(m, LS_FAMILY_LLAMA, LS_RECOMPUTE_NONE);
+    ls_plan_options options = m->plan.options;
+    m->config.layers = layers;
+    m->config.vocab = 8;
+    ls_layout_build(&arena, &m->config, &m->layout);
+    options.layer_count = 0;
+    assert_int_equal(ls_plan_build(&arena, &m->config, &m->layout, &options, &m->plan), LS_OK);
+}
+
+static ls_own_time pipeline_time(const model *m, const ls_pipeline *pipeline)
+{
+    ls_own_run run = run_of(m, 1, pipeline->micro_batches, pipeline->stages);
+    ls_own_time time;
+    const ls_calibration c = power_machine(&arena);
+    run.pipeline = pipeline;
+    run.scratch = &arena;
+    ls_own_time_compute(&c, &run, &time);
+    return time;
+}
+
+/* One stage takes what a process takes that adds every micro-batch to the gradients. */
+static void own_time_a_single_stage_is_no_pipeline(void **state)
+{
+    (void)state;
+    model m;
+    ls_own_time one, two;
+    const ls_calibration c = power_machine(&arena);
+    make_even_model(&m, 4);
+    ls_own_run run = run_of(&m, 1, 1, 1);
+    ls_own_time_compute(&c, &run, &one);
+    run.micro_batches = 2;
+    ls_own_time_compute(&c, &run, &two);
+    const ls_own_time stage = pipeline_time(&m, &(ls_pipeline){LS_PIPELINE_ONE_BY_ONE, 1, 1, 5});
+    assert_near(stage.terms_s[LS_TERM_MATMUL],
+                5.0 * (two.terms_s[LS_TERM_MATMUL] - one.terms_s[LS_TERM_MATMUL]));
+    assert_near(stage.terms_s[LS_TERM_OPTIMIZER], one.terms_s[LS_TERM_OPTIMIZER]);
+    assert_true(stage.terms_s[LS_TERM_BUBBLE] == 0.0 && stage.terms_s[LS_TERM_PIPELINE] == 0.0);
+}
+
+/* Of stages that are nearly even, the idle share is within 5 % of the formulas. */
+static void own_time_stages_idle_as_the_formula_says(void **state)
+{
+    (void)state;
+    model m;
+    const uint32_t stages = 4, micro_batches = 16;
+    make_even_model(&m, 16);
+    ls_pipeline p = {LS_PIPELINE_ONE_BY_ONE, stages, 1, micro_batches};
+    const ls_own_time in_turn = pipeline_time(&m, &p);
+    const double busy_s = in_turn.terms_s[LS_TERM_MATMUL] + in_turn.terms_s[LS_TERM_ATTENTION] +
+                          in_turn.terms_s[LS_TERM_ELEMENTWISE] + in_turn.terms_s[LS_TERM_PIPELINE];
+    const double idle_s = in_turn.terms_s[LS_TERM_BUBBLE];
+    const double share = (stages - 1.0) / (micro_batches + stages - 1.0);
+    assert_true(fabs(idle_s / (idle_s + busy_s) - share) < 0.05 * share);
+    p.chunks = 2;
+    assert_true(fabs(pipeline_time(&m, &p).terms_s[LS_TERM_BUBBLE] - idle_s / 2.0) < 0.05 * idle_s);
+    p.chunks = 1;
+    p.kind = LS_PIPELINE_ZERO_BUBBLE;
+    assert_true(pipeline_time(&m, &p).terms_s[LS_TERM_BUBBLE] < idle_s / 2.0);
+}
+
 static void own_time_a_checkpoint_is_written_or_copied(void **state)
 {
     (void)state;
@@ -205,6 +268,8 @@ int main(void)
         arena_case(own_time_grows_with_leaves_and_micro_batches),
         arena_case(own_time_tree_reads_what_the_tree_reads),
         arena_case(own_time_ranks_share_the_work_and_the_machine),
+        arena_case(own_time_a_single_stage_is_no_pipeline),
+        arena_case(own_time_stages_idle_as_the_formula_says),
         arena_case(own_time_a_checkpoint_is_written_or_copied),
         arena_case(own_plan_steps_add_up_to_the_micro_batch),
     };
