@@ -5,6 +5,7 @@
  */
 #include "test.h"
 
+#include "model/pipeline.h"
 #include "planning/step/step_time.h"
 
 #include <math.h>
@@ -220,6 +221,17 @@ static void tensor_parallel_reduces_the_stream_four_times_a_layer(void **state)
     near(compute(&strategy).terms_s[LS_TERM_TENSOR], 8 * LAYERS * (2 + 0.5) * stream / 1e9);
 }
 
+/* Idle time by the lists that ranks follow, for stages that take `whole_s` each. */
+static double listed_s(ls_pipeline pipeline, double whole_s, double weights_s)
+{
+    ls_pipeline_costs costs[4];
+    for (int stage = 0; stage < 4; stage++) {
+        costs[stage] = (ls_pipeline_costs){
+            .forward_s = weights_s, .input_s = whole_s - 2 * weights_s, .weight_s = weights_s};
+    }
+    return ls_pipeline_run(&arena, &pipeline, costs).idle_s;
+}
+
 /* (p - 1) / m of the work of a stage, over v; a third of it for ZB-H1 and none for ZB-H2 where
  * forward and both gradients take the same. */
 static void bubble_is_p_minus_one_stages_over_v(void **state)
@@ -236,8 +248,12 @@ static void bubble_is_p_minus_one_stages_over_v(void **state)
     near(plain.terms_s[LS_TERM_BUBBLE], 3 * parts.layer_s);
     const double weights = parts.matmul.backward_s / 2;
     near(weights, parts.matmul.forward_s);
+    near(plain.terms_s[LS_TERM_BUBBLE],
+         listed_s((ls_pipeline){LS_PIPELINE_ONE_BY_ONE, 4, 1, 8}, parts.layer_s, weights));
     strategy.schedule = LS_PIPELINE_ZB_H1;
     near(compute(&strategy).terms_s[LS_TERM_BUBBLE], 3 * (parts.layer_s - 2 * weights));
+    near(compute(&strategy).terms_s[LS_TERM_BUBBLE],
+         listed_s((ls_pipeline){LS_PIPELINE_ZERO_BUBBLE, 4, 1, 8}, parts.layer_s, weights));
     strategy.schedule = LS_PIPELINE_ZB_H2;
     near(compute(&strategy).terms_s[LS_TERM_BUBBLE], 3 * (parts.layer_s - 3 * weights));
     strategy = one();
@@ -245,6 +261,8 @@ static void bubble_is_p_minus_one_stages_over_v(void **state)
     strategy.vpp = 2;
     ls_step_parts_compute(&setting, &strategy, &parts);
     near(compute(&strategy).terms_s[LS_TERM_BUBBLE], 2 * parts.layer_s / 2);
+    near(compute(&strategy).terms_s[LS_TERM_BUBBLE],
+         listed_s((ls_pipeline){LS_PIPELINE_ONE_BY_ONE, 2, 2, 8}, 2 * parts.layer_s, weights));
 }
 
 /* 6 layers on 4 stages: 2, 2, 2, 0; the head then has the last stage to itself. */
