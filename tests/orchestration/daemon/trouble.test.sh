@@ -44,6 +44,17 @@ expect 0 "$LOCKSTEP" cancel "$job"
 wait_until "it ends" is_state "$job" CANCELLED
 check "nothing of it is left" bash -c "! grep -sqz LOCKSTEP_JOB_DIR=$LOCKSTEP_HOME/jobs/$job /proc/[0-9]*/environ"
 
+# ---- one whose files cannot be read: that is said once, not at each look, and it can be cancelled ----
+printf 'job: {command: [sh, -c, "cd $LOCKSTEP_JOB_DIR; rm claim-1; mkdir claim-1"], grace: 0.2s}\n' >unreadable.yaml
+number_of unreadable.yaml
+unreadable=$job
+wait_until "its log says so" grep -q "job $unreadable: cannot read .*claim-1" "$log"
+number_of hello.yaml
+wait_until "another job runs" is_state "$job" SUCCEEDED
+same "said once" "$(grep -c "job $unreadable: cannot read .*claim-1" "$log")" 1
+expect 0 "$LOCKSTEP" cancel "$unreadable"
+wait_until "it ends" is_state "$unreadable" CANCELLED
+
 # ---- a folder that is taken away: no second daemon, and nothing is started ----
 number_of waits.yaml
 wait_until "a job runs" is_state "$job" RUNNING
