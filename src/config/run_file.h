@@ -199,10 +199,16 @@ typedef struct ls_run_train {
     uint64_t threads;     /* per rank; auto: cores / ranks, resolved by the trainer */
 } ls_run_train;
 
+/* Order in which a pipeline stage computes its micro-batches (model/pipeline.h). Interleaved: 1F1B
+ * with LS_RUN_CHUNKS runs of layers per stage. */
+typedef enum ls_run_pipeline { LS_RUN_1F1B, LS_RUN_INTERLEAVED, LS_RUN_ZERO_BUBBLE } ls_run_pipeline;
+enum { LS_RUN_CHUNKS = 2 };
+
 typedef struct ls_run_parallel {
     uint64_t ranks; /* auto: ls_run_file_ranks; at most leaves */
     uint64_t data;  /* auto: ranks / (tensor * pipeline) */
     uint64_t tensor, pipeline;
+    int schedule;  /* an ls_run_pipeline */
     uint64_t zero; /* stage 0 to 3 */
     bool shadow;   /* with zero 1 to 3: each host also keeps the shards of its neighbour's ranks */
 } ls_run_parallel;

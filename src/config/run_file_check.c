@@ -469,12 +469,15 @@ static ls_status check_mesh(const ls_run_file *run)
                        "(parallel.tensor is %llu); set parallel.tensor: 1, or another cut in a new run",
                        number(cut), number(tensor));
     }
-    if (stages > 1 && run->model.layers != LS_AUTO_U64 && stages > run->model.layers) {
+    const bool interleaved = parallel->schedule == LS_RUN_INTERLEAVED;
+    const uint64_t chunks = interleaved ? LS_RUN_CHUNKS : 1;
+    if (stages > 1 && run->model.layers != LS_AUTO_U64 && stages * chunks > run->model.layers) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.pipeline is %llu, but the model has only %llu layer%s (model.layers), and a "
-                       "stage needs one; use at most %llu",
+                       "stage needs %s; use at most %llu%s",
                        number(stages), number(run->model.layers), plural(run->model.layers),
-                       number(run->model.layers));
+                       interleaved ? "two with parallel.schedule: interleaved" : "one",
+                       number(run->model.layers / chunks), interleaved ? ", or the schedule 1f1b" : "");
     }
     if (tensor * stages > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
         return ls_fail(LS_ERR_UNSUPPORTED,
@@ -641,13 +644,6 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
             "adapter.base is %s, which only a CPU computes with, and this run computes on a GPU; set "
             "adapter.base: fp32, or train.device: cpu",
             ls_base_names[run->adapter.base]);
-    }
-    if (run->parallel.pipeline > 1) {
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "parallel.pipeline is %llu, but training in this version supports 1 only; parallel.ranks "
-            "divides the batch between processes",
-            number(run->parallel.pipeline));
     }
     return LS_OK;
 }

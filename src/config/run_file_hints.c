@@ -38,7 +38,7 @@ const ls_option_hint ls_run_file_hints[] = {
     {"num_gpus n_gpus n_gpu gpus devices num_devices num_processes nproc_per_node world_size ddp", "parallel.ranks", "number of processes, or the option --ranks"},
     {"deepspeed zero_stage zero_optimization fsdp fsdp_config sharding_strategy zero3", "parallel.zero", "ZeRO stage 0 to 3"},
     {"tensor_parallel_size tensor_model_parallel_size tp_size tp", "parallel.tensor", "number of ranks that each layer is divided between"},
-    {"pipeline_parallel_size pipeline_model_parallel_size pp_size pp", "parallel.pipeline", "only 1 works in this version"},
+    {"pipeline_parallel_size pipeline_model_parallel_size pp_size pp", "parallel.pipeline", "number of pipeline stages"},
     /* model */
     {"hidden_size n_embd d_model dim embed_dim n_embed embedding_size model_dim", "model.width", ""},
     {"num_hidden_layers n_layer n_layers num_layers depth num_blocks", "model.layers", ""},

@@ -8,7 +8,7 @@
 #include "execution/train/memory.h"
 #include "execution/train/rank_memory.h"
 #include "execution/train/segment.h"
-#include "execution/train/session_internal.h"
+#include "model/plan_stage.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -234,18 +234,38 @@ uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ran
            ls_data_parallel_room_bytes(&session->plan, ls_session_mesh(session), local_ranks);
 }
 
-/* options: of the whole model. */
-static ls_status build_own_plan(ls_session *session, uint32_t member, const ls_plan_options *options)
+static ls_pipeline pipeline_of(const ls_run_file *run)
+{
+    const int schedule = run->parallel.schedule;
+    return (ls_pipeline){
+        .kind = schedule == LS_RUN_ZERO_BUBBLE ? LS_PIPELINE_ZERO_BUBBLE : LS_PIPELINE_ONE_BY_ONE,
+        .stages = (uint32_t)run->parallel.pipeline,
+        .chunks = schedule == LS_RUN_INTERLEAVED && run->parallel.pipeline > 1 ? LS_RUN_CHUNKS : 1,
+        .micro_batches = (uint32_t)(run->train.global_batch / run->train.leaves / run->train.micro_batch)};
+}
+
+/* member: a rank's number in its crew. */
+static ls_status build_own_plans(ls_session *session, uint32_t member)
 {
     const ls_mesh mesh = ls_session_mesh(session);
-    ls_plan_options own = *options;
+    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
+    session->pipeline = pipeline_of(&session->run);
+    session->own_plans = &session->plan;
     if (ls_mesh_crew(mesh) == 1) {
-        session->own_plan = session->plan;
         return LS_OK;
     }
-    own.tensor_degree = mesh.tensor;
-    own.tensor_member = ls_mesh_place_of(mesh, member).tensor;
-    return ls_plan_build(session->arena, &session->config, &session->layout, &own, &session->own_plan);
+    ls_plan whole = session->plan; /* of all layers; its stages have pieces of them */
+    whole.options.tensor_degree = mesh.tensor;
+    whole.options.tensor_member = place.tensor;
+    session->own_plans = ls_arena_new(session->arena, ls_plan, session->pipeline.chunks);
+    if (mesh.pipeline == 1) {
+        return ls_plan_build(session->arena, &session->config, &session->layout, &whole.options,
+                             session->own_plans);
+    }
+    LS_TRY(ls_pipeline_check(&session->pipeline));
+    session->pipeline_list = ls_pipeline_list(session->arena, &session->pipeline, place.pipeline);
+    return ls_plan_build_stage(session->arena, &whole, &session->pipeline, place.pipeline,
+                               session->pipeline_list, session->own_plans);
 }
 
 static ls_status build_plan(ls_session *session, uint32_t member)
@@ -260,7 +280,7 @@ static ls_status build_plan(ls_session *session, uint32_t member)
     options.tensor_cut = (uint32_t)run->train.tensor_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    LS_TRY(build_own_plan(session, member, &options));
+    LS_TRY(build_own_plans(session, member));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
     session->process_bytes =
@@ -500,6 +520,8 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .documents = ls_dataset_has_documents(session->dataset),
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,
+        .pipeline = session->pipeline_list ? &session->pipeline : NULL,
+        .pipeline_list = session->pipeline_list,
         .hash_every_steps = train->hash_every_steps,
     };
 }

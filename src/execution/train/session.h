@@ -60,9 +60,12 @@ typedef struct ls_session {
     ls_model_config config;
     ls_layout layout;
     ls_plan plan; /* of a training micro-batch */
-    /* what this process computes of it: of a rank of a crew the plan of its stage and pieces, else
-     * the same */
-    ls_plan own_plan;
+    /* What a rank computes of it, in `arena`: the plans of its stage and pieces, one per chunk of
+     * its stage (model/pipeline.h); of the trainer, those of the first rank. One plan, the same,
+     * without a mesh. */
+    ls_plan *own_plans;
+    ls_pipeline pipeline;
+    const ls_pipeline_work *pipeline_list; /* of its stage; NULL: a single stage */
     ls_memory_plan memory;
     uint64_t evaluation_bytes, generation_bytes; /* not part of the memory plan */
     /* a second copy of parameters and moments, for saving while steps continue; 0: steps wait */

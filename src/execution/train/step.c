@@ -334,21 +334,22 @@ static ls_status prepare(ls_stepper *stepper)
     return make_updates(stepper);
 }
 
-ls_status ls_stepper_create(ls_executor *executor, ls_state *state, const ls_step_settings *settings,
+ls_status ls_stepper_create(ls_executor *executors, ls_state *state, const ls_step_settings *settings,
                             ls_stepper **stepper_out)
 {
     LS_ASSERT(settings->leaves >= 1 && settings->global_batch % settings->leaves == 0);
     LS_ASSERT(settings->global_batch / settings->leaves % settings->micro_batch == 0);
-    LS_ASSERT(executor->plan->options.training && executor->plan->options.sequences == settings->micro_batch);
+    LS_ASSERT(executors->plan->options.training &&
+              executors->plan->options.sequences == settings->micro_batch);
     ls_stepper *stepper = calloc(1, sizeof *stepper);
     if (!stepper) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the training step");
     }
-    stepper->executor = executor;
+    stepper->executor = executors;
     stepper->state = state;
     stepper->settings = *settings;
     stepper->parallel = settings->parallel;
-    stepper->length = executor->plan->options.length;
+    stepper->length = executors->plan->options.length;
     const ls_status status = prepare(stepper);
     if (status != LS_OK) {
         ls_stepper_destroy(stepper);

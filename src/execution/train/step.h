@@ -24,7 +24,7 @@
 #define LS_EXECUTION_TRAIN_STEP_H
 
 #include "data/dataset.h"
-#include "execution/executor/executor.h"
+#include "execution/executor/stage.h"
 #include "execution/executor/state.h"
 #include "execution/integrity/op_trace.h"
 #include "execution/parallel/data_parallel.h"
@@ -56,6 +56,10 @@ typedef struct ls_step_settings {
     ls_fault_injection *fault_injection; /* for tests; borrowed; NULL: none */
     /* borrowed; of a process that is one rank of many. NULL: this process computes all leaves */
     ls_data_parallel *parallel;
+    /* Borrowed; of a rank of a crew with several stages: how it walks through the micro-batches of
+     * a leaf (executor/stage.h). NULL: one after the other. */
+    const ls_pipeline *pipeline;
+    const ls_pipeline_work *pipeline_list;
 } ls_step_settings;
 
 typedef struct ls_step_result {
@@ -74,11 +78,12 @@ typedef struct ls_step_result {
 typedef struct ls_stepper ls_stepper;
 
 /*
- * Creates a stepper over an executor and a state (both borrowed). state->gradient_count:
+ * Creates a stepper over an executor, of a stage one for each of its chunks, and a state (both
+ * borrowed). state->gradient_count:
  * ls_tree_buffers(leaves) for a single process; the gradient buffers of a rank are those passed to
  * ls_data_parallel_create. Errors: LS_ERR_MEMORY.
  */
-LS_MUST_CHECK ls_status ls_stepper_create(ls_executor *executor, ls_state *state,
+LS_MUST_CHECK ls_status ls_stepper_create(ls_executor *executors, ls_state *state,
                                           const ls_step_settings *settings, ls_stepper **stepper_out);
 void ls_stepper_destroy(ls_stepper *stepper);
 

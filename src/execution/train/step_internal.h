@@ -14,7 +14,7 @@
 #include "execution/train/update.h"
 
 struct ls_stepper {
-    ls_executor *executor;
+    ls_executor *executor; /* the first of the chunks of a stage */
     ls_state *state;
     ls_step_settings settings;
     ls_data_parallel *parallel; /* settings.parallel, or `alone` */

@@ -11,7 +11,7 @@
 
 static_assert((int)LS_NO_TARGET == (int)LS_TARGET_IGNORED, "targets go to the kernels as they are");
 
-/* ---- one leaf ---- */
+/* ---- micro-batches ---- */
 
 void ls_stepper_lap(ls_stepper *stepper, double *sum_s)
 {
@@ -116,14 +116,91 @@ static ls_status run_micro_batch(ls_stepper *stepper, const ls_executor_batch *b
     return ls_queue_wait(stepper->state->queue);
 }
 
+/* ---- one leaf of a stage ---- */
+
+/* A leaf that a stage computes. */
+typedef struct leaf_walk {
+    ls_stepper *stepper;
+    uint64_t step, position; /* of its first sample */
+    uint32_t buffer;
+    ls_leaf_sum *node;
+} leaf_walk;
+
+static uint32_t micro_batches_of(const ls_step_settings *s)
+{
+    return s->global_batch / s->leaves / s->micro_batch;
+}
+
+/* The samples of a micro-batch are drawn for each of its passes: that is cheap, and many
+ * micro-batches are on their way. */
+static ls_status before_pass(void *context, const ls_pipeline_work *work, ls_executor_batch *batch)
+{
+    const leaf_walk *walk = context;
+    ls_stepper *stepper = walk->stepper;
+    const ls_step_settings *s = &stepper->settings;
+    if (s->should_stop && s->should_stop(s->stop_context)) {
+        return LS_STOPPED;
+    }
+    ls_flight_activity(LS_ACTIVITY_DATA, work->micro_batch);
+    stepper->position = walk->position + (uint64_t)work->micro_batch * s->micro_batch;
+    LS_TRY(draw_micro_batch(stepper, stepper->position));
+    ls_stepper_lap(stepper, &stepper->result.data_s);
+    *batch = batch_into(stepper, walk->buffer, false);
+    batch->context = stepper;
+    if (work->pass != LS_PIPELINE_FORWARD && work->micro_batch + 1 == micro_batches_of(s) &&
+        ls_fault_injection_is_due(s->fault_injection, LS_PHASE_LEAF, walk->step)) {
+        batch->after_step = die_in_backward;
+    }
+    return LS_OK;
+}
+
+static ls_status after_pass(void *context, const ls_pipeline_work *work, const ls_executor_batch *batch)
+{
+    const leaf_walk *walk = context;
+    ls_stepper *stepper = walk->stepper;
+    ls_step_result *result = &stepper->result;
+    const bool is_forward = work->pass == LS_PIPELINE_FORWARD;
+    if (is_forward && batch->crew->stage + 1 == batch->crew->stages &&
+        work->chunk + 1 == stepper->settings.pipeline->chunks) {
+        sum_losses(stepper, &walk->node->loss_sum, &walk->node->tokens);
+    }
+    ls_stepper_lap(stepper, is_forward ? &result->forward_s : &result->backward_s);
+    return LS_OK;
+}
+
+/* The buckets of a leaf are posted at its end: what the embedding shares with the head is complete
+ * only then. */
+static ls_status run_stage_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, ls_leaf_sum *node)
+{
+    leaf_walk walk = {.stepper = stepper,
+                      .step = step,
+                      .position = leaf_position(stepper, step, node->leaves.first),
+                      .buffer = buffer,
+                      .node = node};
+    const ls_stage stage = {.pipeline = stepper->settings.pipeline,
+                            .list = stepper->settings.pipeline_list,
+                            .executors = stepper->executor,
+                            .crew = ls_data_parallel_crew(stepper->parallel),
+                            .before = before_pass,
+                            .after = after_pass,
+                            .context = &walk};
+    ls_flight_position(step + 1, node->leaves.first);
+    return ls_stage_run(&stage);
+}
+
+/* ---- one leaf ---- */
+
 /* Computes one leaf into gradient buffer `buffer` of the current part. is_last: the buffer does not
  * change afterwards, so its buckets can be posted while the backward pass still runs. */
 static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
                           ls_leaf_sum *node)
 {
     const ls_step_settings *s = &stepper->settings;
-    const uint32_t micro_batches = s->global_batch / s->leaves / s->micro_batch;
+    const uint32_t micro_batches = micro_batches_of(s);
     const uint64_t position = leaf_position(stepper, step, node->leaves.first);
+    if (s->pipeline) {
+        return run_stage_leaf(stepper, step, buffer, node);
+    }
     ls_flight_position(step + 1, node->leaves.first); /* counted from 1, as in metrics.jsonl */
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {

@@ -6,8 +6,8 @@
 
 write_text text.txt 200 5
 sed "s|README.md, docs/\*.md|$scratch/text.txt|" "$LS_SOURCE_DIR/examples/mesh.yaml" >mesh.yaml
-train=("$LOCKSTEP" train mesh.yaml --json --threads 1 --set train.global_batch=10 --set train.leaves=5 --set train.micro_batch=1
-    --set model.width=32 --set model.ffn=64 --set model.context=32 --set train.steps=6)
+train=("$LOCKSTEP" train mesh.yaml --json --threads 1 --set train.global_batch=15 --set train.leaves=5 --set train.micro_batch=1
+    --set model.width=32 --set model.ffn=64 --set model.context=32 --set train.steps=5 --set model.tie_embeddings=true)
 
 # run NAME ARGUMENT...: trains in a new folder and leaves state and curve hash in $got.
 run() {
@@ -19,26 +19,27 @@ run() {
 
 run one --ranks 1
 reference=$got
-# RANKS TENSOR
-for mesh in "2 2" "4 4" "4 2" "6 2"; do
+# RANKS TENSOR PIPELINE SCHEDULE
+for mesh in "4 4 1 1f1b" "6 2 1 1f1b" "2 1 2 interleaved" "3 1 3 1f1b" "4 1 4 zero-bubble" "4 2 2 1f1b" "8 2 2 zero-bubble"; do
     set -- $mesh
-    run "mesh-$1-$2" --ranks "$1" --set "parallel.tensor=$2"
-    same "$1 ranks, tensor $2" "$got" "$reference"
-    same "$1 ranks, tensor $2: status and step" "$(field "$out" status step)" "finished 6"
+    run "mesh-$1-$2-$3" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.pipeline=$3" --set "parallel.schedule=$4"
+    same "$1 ranks, tensor $2, pipeline $3, $4" "$got" "$reference"
+    same "$1 ranks, tensor $2, pipeline $3, $4: status and step" "$(field "$out" status step)" "finished 5"
 done
 run threads --ranks 2 --set parallel.tensor=2 --threads 2
 same "2 threads per rank" "$got" "$reference"
 
 # A rank dies inside a leaf: only a new process can take its place, and the step goes on.
-for fault in "rank=1,at=leaf" "rank=2,at=merge" "rank=3,at=ready" "rank=0,at=block"; do
-    LS_TEST_FAULT="do=die,step=3,$fault" run "dies-${fault//[=,]/-}" --ranks 4 --set parallel.tensor=2
+for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready tensor" "rank=0,at=leaf pipeline"; do
+    axis=${fault#* } fault=${fault% *}
+    LS_TEST_FAULT="do=die,step=3,$fault" run "dies-${fault//[=,]/-}" --ranks 4 --set "parallel.$axis=2"
     same "killed at $fault" "$got" "$reference"
     same "killed at $fault: recoveries" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["recoveries"]; print(len(r), r[0]["ranks"])' "$out")" "1 4"
 done
 
 # From one mesh to the next.
 expect 0 "${train[@]}" --run-dir moves --ranks 2 --set parallel.tensor=2 --steps 2
-expect 0 "${train[@]}" --run-dir moves --ranks 4 --set parallel.tensor=4 --steps 4
+expect 0 "${train[@]}" --run-dir moves --ranks 4 --set parallel.pipeline=4 --steps 4
 run moves --ranks 3
 same "three meshes in one run" "$got" "$reference"
 
@@ -52,12 +53,15 @@ refused() {
 refused "--ranks 3 --set parallel.tensor=2" "parallel.ranks is 3" "for example 4"
 refused "--ranks 8 --set parallel.tensor=8" "parallel.tensor is 8" "train.tensor_cut" "use 4"
 refused "--ranks 12 --set parallel.tensor=2" "at most 10 ranks"
+refused "--ranks 5 --set parallel.pipeline=5" "parallel.pipeline is 5" "4 layers" "at most 4"
+refused "--ranks 4 --set parallel.pipeline=4 --set parallel.schedule=interleaved" "parallel.pipeline is 4" "two" "at most 2"
+refused "--set parallel.schedule=gpipe" parallel.schedule zero-bubble
 refused "--set train.tensor_cut=3 --set parallel.tensor=3 --set model.heads=3 --set model.kv_heads=3 --set model.width=48 --set model.ffn=96" \
     "train.tensor_cut is 3" "power of two"
 refused "--set train.tensor_cut=8" "train.tensor_cut is 8" "model.kv_heads 4"
 auto=
 for key in family layers heads kv_heads width ffn context; do auto+=" --set model.$key=auto"; done
-refused "--ranks 2 --set parallel.tensor=2 --set adapter.kind=lora --set model.from=one/checkpoints/6 $auto" "parallel.tensor is 2" "adapter.kind"
+refused "--ranks 2 --set parallel.tensor=2 --set adapter.kind=lora --set model.from=one/checkpoints/5 $auto" "parallel.tensor is 2" "adapter.kind"
 check "nothing was created" test ! -e none
 # The cut belongs to a run's identity, degrees do not.
 expect 2 "${train[@]}" --run-dir one --set train.tensor_cut=2 --set train.steps=8

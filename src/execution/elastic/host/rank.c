@@ -36,7 +36,8 @@ typedef struct rank {
     ls_session session;
     ls_schedule schedule;
     ls_state state;
-    ls_executor executor;
+    ls_executor *executors; /* one per chunk of its stage */
+    uint32_t executor_count;
     ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
     bool is_broken; /* `parallel` was told to break its transfers */
@@ -184,6 +185,19 @@ static ls_status open_session(rank *r)
     return LS_OK;
 }
 
+static ls_status open_executors(rank *r)
+{
+    const ls_session *session = &r->session;
+    const uint32_t chunks = session->pipeline.chunks;
+    r->executors = ls_arena_new(&r->arena, ls_executor, chunks);
+    for (; r->executor_count < chunks; r->executor_count++) {
+        const ls_plan *plan = &session->own_plans[r->executor_count];
+        LS_TRY(
+            ls_executor_init(&r->executors[r->executor_count], session->queue, plan, plan->options.length));
+    }
+    return LS_OK;
+}
+
 static bool stop_asked(void *context)
 {
     const rank *r = context;
@@ -273,7 +287,7 @@ static ls_status join_others(rank *r)
     LS_TRY(meet_other_hosts(r));
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const ls_data_parallel_options options = {
-        .plan = &r->session.own_plan,
+        .plan = r->session.own_plans,
         .epoch = r->team.cut,
         .leaves = r->control->leaves,
         .parts = r->team.parts,
@@ -339,7 +353,7 @@ static ls_status make_stepper(rank *r)
     settings.parallel = r->parallel;
     settings.flip = &r->flip;
     settings.fault_injection = own_fault(r);
-    return ls_stepper_create(&r->executor, &r->state, &settings, &r->stepper);
+    return ls_stepper_create(r->executors, &r->state, &settings, &r->stepper);
 }
 
 static ls_status say_hello(rank *r)
@@ -610,8 +624,7 @@ static ls_status run(rank *r)
     LS_TRY(follow_agent(r));
     open_flight(r);
     LS_TRY(open_session(r));
-    const ls_plan *plan = &r->session.own_plan;
-    LS_TRY(ls_executor_init(&r->executor, r->session.queue, plan, plan->options.length));
+    LS_TRY(open_executors(r));
     LS_TRY(make_stepper(r));
     LS_TRY(say_hello(r));
     return loop(r);
@@ -664,7 +677,9 @@ ls_status ls_rank_run(const ls_rank_options *options)
     ls_stepper_destroy(r.stepper);
     ls_data_parallel_destroy(r.parallel);
     ls_comm_close(r.comm);
-    ls_executor_release(&r.executor);
+    while (r.executor_count > 0) {
+        ls_executor_release(&r.executors[--r.executor_count]);
+    }
     ls_state_release(&r.state);
     ls_session_close(&r.session);
     signal(SIGTERM, SIG_IGN); /* the handler writes to the segment, which goes now */
