@@ -4,7 +4,6 @@
 #include "base/assert.h"
 #include "base/text.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { COMPLETION_TOKENS = 16 }; /* of /v1/completions without max_tokens, as in OpenAI's API */
@@ -24,162 +23,48 @@ static const json_t *field(reader *r, const char *key)
     return value && !json_is_null(value) ? value : NULL;
 }
 
-/* ---- numbers ---- */
-
-static ls_status read_number(reader *r, const char *key, double min, double max, double *value_out)
+static ls_status check_whole(const char *key, const json_t *value, double min, double max)
 {
-    const json_t *value = field(r, key);
-    if (!value) {
-        return LS_OK;
-    }
-    const double number = json_number_value(value);
-    if (!json_is_number(value) || !(number >= min && number <= max)) {
-        return ls_fail(LS_ERR_INVALID, "%s must be a number from %g to %g", key, min, max);
-    }
-    *value_out = number;
+    const double number = (double)json_integer_value(value);
+    return json_is_integer(value) && number >= min && number <= max
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "%s must be a whole number from %.0f to %.0f", key, min, max);
+}
+
+/* ---- fields with forms of their own ---- */
+
+static ls_status read_model(reader *r, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    return name && strcmp(name, r->model->name) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_NOT_FOUND, "the model %.100s is not served here: its name is %s",
+                         name ? name : "of that name", r->model->name);
+}
+
+/* -1 means all, as in vLLM. */
+static ls_status read_top_k(reader *r, const json_t *value)
+{
+    LS_TRY(check_whole("top_k", value, -1, 1 << 24));
+    r->request->sampling.top_k = json_integer_value(value) < 0 ? 0 : (uint32_t)json_integer_value(value);
     return LS_OK;
 }
-
-static ls_status read_whole(reader *r, const char *key, int64_t min, int64_t max, uint64_t *value_out)
-{
-    const json_t *value = field(r, key);
-    if (!value) {
-        return LS_OK;
-    }
-    const json_int_t number = json_integer_value(value);
-    if (!json_is_integer(value) || number < min || number > max) {
-        return ls_fail(LS_ERR_INVALID, "%s must be a whole number from %lld to %lld", key, (long long)min,
-                       (long long)max);
-    }
-    *value_out = (uint64_t)number;
-    return LS_OK;
-}
-
-static ls_status read_bool(reader *r, const char *key, bool *value_out)
-{
-    const json_t *value = field(r, key);
-    if (value && !json_is_boolean(value)) {
-        return ls_fail(LS_ERR_INVALID, "%s must be true or false", key);
-    }
-    *value_out = value ? json_is_true(value) : *value_out;
-    return LS_OK;
-}
-
-/* ---- which fields there are ---- */
-
-typedef enum field_kind {
-    FIELD_READ,    /* by one of the functions below */
-    FIELD_IGNORED, /* does not change the answer */
-    FIELD_NUMBER,  /* only with one value, which changes nothing */
-    FIELD_EMPTY,   /* only empty: "", [] or {} */
-} field_kind;
-
-static const struct field_rule {
-    const char *key;
-    field_kind kind;
-    double only; /* FIELD_NUMBER */
-    bool no_chat, no_completion;
-} rules[] = {
-    {"model", FIELD_READ, 0, false, false},
-    {"prompt", FIELD_READ, 0, true, false},
-    {"messages", FIELD_READ, 0, false, true},
-    {"max_tokens", FIELD_READ, 0, false, false},
-    {"max_completion_tokens", FIELD_READ, 0, false, true},
-    {"n", FIELD_READ, 0, false, false},
-    {"temperature", FIELD_READ, 0, false, false},
-    {"top_p", FIELD_READ, 0, false, false},
-    {"top_k", FIELD_READ, 0, false, false},
-    {"seed", FIELD_READ, 0, false, false},
-    {"stop", FIELD_READ, 0, false, false},
-    {"stream", FIELD_READ, 0, false, false},
-    {"stream_options", FIELD_READ, 0, false, false},
-    {"logprobs", FIELD_READ, 0, false, false},
-    {"top_logprobs", FIELD_READ, 0, false, true},
-    {"echo", FIELD_READ, 0, true, false},
-    {"tools", FIELD_READ, 0, false, true},
-    {"tool_choice", FIELD_READ, 0, false, true},
-    {"chat_template_kwargs", FIELD_READ, 0, false, true},
-    {"response_format", FIELD_READ, 0, false, false},
-    {"user", FIELD_IGNORED, 0, false, false},
-    {"metadata", FIELD_IGNORED, 0, false, false},
-    {"store", FIELD_IGNORED, 0, false, false},
-    {"service_tier", FIELD_IGNORED, 0, false, false},
-    {"parallel_tool_calls", FIELD_IGNORED, 0, false, true},
-    {"safety_identifier", FIELD_IGNORED, 0, false, false},
-    {"prompt_cache_key", FIELD_IGNORED, 0, false, false},
-    {"frequency_penalty", FIELD_NUMBER, 0, false, false},
-    {"presence_penalty", FIELD_NUMBER, 0, false, false},
-    {"repetition_penalty", FIELD_NUMBER, 1, false, false},
-    {"min_p", FIELD_NUMBER, 0, false, false},
-    {"best_of", FIELD_NUMBER, 1, true, false},
-    {"logit_bias", FIELD_EMPTY, 0, false, false},
-    {"suffix", FIELD_EMPTY, 0, true, false},
-};
-
-static const struct field_rule *find_rule(const char *key)
-{
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (strcmp(rules[i].key, key) == 0) {
-            return &rules[i];
-        }
-    }
-    return NULL;
-}
-
-static ls_status fail_unknown(const char *key, bool is_chat)
-{
-    const char *nearest = NULL;
-    size_t best = strlen(key) / 3 + 2;
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const size_t distance = ls_edit_distance(key, rules[i].key, best);
-        if (rules[i].kind == FIELD_READ && distance < best) {
-            best = distance;
-            nearest = rules[i].key;
-        }
-    }
-    return ls_fail(LS_ERR_INVALID, "the field %.60s is not known to /v1/%s%s%s%s", key,
-                   is_chat ? "chat/completions" : "completions", nearest ? ", did you mean " : "",
-                   nearest ? nearest : "", nearest ? "?" : "");
-}
-
-static bool is_empty(const json_t *value)
-{
-    return (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
-}
-
-static ls_status check_fields(reader *r)
-{
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(r->body, key, value)
-    {
-        const struct field_rule *rule = find_rule(key);
-        r->param = ls_arena_strdup(&r->request->arena, key);
-        if (!rule || (r->request->is_chat ? rule->no_chat : rule->no_completion)) {
-            return fail_unknown(key, r->request->is_chat);
-        }
-        if (rule->kind == FIELD_NUMBER && !json_is_null(value) &&
-            !(json_is_number(value) && fabs(json_number_value(value) - rule->only) == 0.0)) {
-            return ls_fail(LS_ERR_INVALID,
-                           "%s is supported only with the value %g: send this value, or leave the field out",
-                           key, rule->only);
-        }
-        if (rule->kind == FIELD_EMPTY && !json_is_null(value) && !is_empty(value)) {
-            return ls_fail(LS_ERR_INVALID, "%s is not supported: leave it out", key);
-        }
-    }
-    return LS_OK;
-}
-
-/* ---- settings ---- */
 
 static ls_status read_stop(reader *r, const json_t *value)
 {
     ls_serve_request *request = r->request;
     const char *text = json_string_value(value);
     const size_t bytes = json_string_length(value);
+    if (!request->stops) {
+        request->stops = ls_arena_new(&request->arena, const char *, LS_SERVE_STOPS_MAX);
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        LS_TRY(read_stop(r, json_is_array(item) ? NULL : item));
+    }
+    if (json_is_array(value)) {
+        return LS_OK;
+    }
     if (!text || bytes == 0 || bytes > LS_SERVE_STOP_BYTES_MAX || strlen(text) != bytes ||
         request->stop_count == LS_SERVE_STOPS_MAX) {
         return ls_fail(LS_ERR_INVALID,
@@ -191,101 +76,191 @@ static ls_status read_stop(reader *r, const json_t *value)
     return LS_OK;
 }
 
-static ls_status read_stops(reader *r)
+static ls_status read_stream_options(reader *r, const json_t *value)
 {
-    const json_t *value = field(r, "stop");
-    r->request->stops = ls_arena_new(&r->request->arena, const char *, LS_SERVE_STOPS_MAX);
-    if (!json_is_array(value)) {
-        return value ? read_stop(r, value) : LS_OK;
-    }
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        LS_TRY(read_stop(r, json_array_get(value, i)));
-    }
-    return LS_OK;
-}
-
-/* In completions `logprobs` is a number; in chat it is true or false, with a number beside it. */
-static ls_status read_logprobs(reader *r)
-{
-    ls_serve_request *request = r->request;
-    uint64_t top = 0;
-    if (!request->is_chat) {
-        request->scores = field(r, "logprobs") != NULL;
-        LS_TRY(read_whole(r, "logprobs", 0, LS_TEXT_TOP_MAX, &top));
-    } else {
-        LS_TRY(read_bool(r, "logprobs", &request->scores));
-        LS_TRY(read_whole(r, "top_logprobs", 0, LS_TEXT_TOP_MAX, &top));
-        if (top > 0 && !request->scores) {
-            return ls_fail(LS_ERR_INVALID, "top_logprobs needs logprobs: true");
-        }
-    }
-    request->top_count = (uint32_t)top;
-    return LS_OK;
-}
-
-static ls_status read_stream(reader *r)
-{
-    ls_serve_request *request = r->request;
-    LS_TRY(read_bool(r, "stream", &request->streams));
-    const json_t *options = field(r, "stream_options");
-    const json_t *usage = json_object_get(options, "include_usage");
+    const json_t *usage = json_object_get(value, "include_usage");
     const char *key = NULL;
-    json_t *value = NULL;
-    if (options && (!json_is_object(options) || !request->streams || (usage && !json_is_boolean(usage)))) {
+    json_t *item = NULL;
+    if (!json_is_object(value) || !r->request->streams || (usage && !json_is_boolean(usage))) {
         return ls_fail(LS_ERR_INVALID,
                        "stream_options must be {\"include_usage\": true}, and needs stream: true");
     }
-    json_object_foreach((json_t *)(uintptr_t)options, key, value)
+    json_object_foreach((json_t *)(uintptr_t)value, key, item)
     {
         if (strcmp(key, "include_usage") != 0 && strcmp(key, "include_obfuscation") != 0) {
             return ls_fail(LS_ERR_INVALID, "stream_options.%.60s is not known", key);
         }
     }
-    request->includes_usage = json_is_true(usage);
+    r->request->includes_usage = json_is_true(usage);
     return LS_OK;
 }
 
-static ls_status read_format(reader *r)
+static ls_status read_format(reader *r, const json_t *value)
 {
-    const json_t *value = field(r, "response_format");
+    (void)r;
     const char *type = json_string_value(json_object_get(value, "type"));
-    return value && !(type && strcmp(type, "text") == 0)
-               ? ls_fail(LS_ERR_INVALID, "response_format is not supported: only {\"type\": \"text\"} is")
+    return type && strcmp(type, "text") == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "response_format is not supported: only {\"type\": \"text\"} is");
+}
+
+/* ---- which fields there are ---- */
+
+enum field_kind {
+    FIELD_WHOLE,   /* uint64_t at `offset`, from min to max */
+    FIELD_NUMBER,  /* double at `offset`, from min to max */
+    FIELD_TRUTH,   /* bool at `offset` */
+    FIELD_READ,    /* by `read`, or, without it, by the functions for prompts and lengths */
+    FIELD_ONLY,    /* only with the value `min`, which changes nothing */
+    FIELD_EMPTY,   /* only empty: "", [] or {} */
+    FIELD_IGNORED, /* does not change the answer */
+};
+enum where { BOTH, CHAT, COMPLETION };
+
+#define AT(member) offsetof(ls_serve_request, member)
+/* In the order in which they are read. */
+static const struct rule {
+    const char *key;
+    enum field_kind kind;
+    enum where where;
+    size_t offset;
+    double min, max;
+    ls_status (*read)(reader *r, const json_t *value);
+} rules[] = {
+    {"model", FIELD_READ, BOTH, .read = read_model},
+    {"n", FIELD_WHOLE, BOTH, AT(n), 1, LS_SERVE_ANSWERS_MAX},
+    {"temperature", FIELD_NUMBER, BOTH, AT(sampling.temperature), 0, 100},
+    {"top_p", FIELD_NUMBER, BOTH, AT(sampling.top_p), 1e-6, 1},
+    {"top_k", FIELD_READ, BOTH, .read = read_top_k},
+    {"seed", FIELD_WHOLE, BOTH, AT(sampling.seed), -0x1p63, 0x1p63},
+    {"stop", FIELD_READ, BOTH, .read = read_stop},
+    {"logprobs", FIELD_WHOLE, COMPLETION, AT(top_count), 0, LS_TEXT_TOP_MAX},
+    {"logprobs", FIELD_TRUTH, CHAT, AT(scores)},
+    {"top_logprobs", FIELD_WHOLE, CHAT, AT(top_count), 0, LS_TEXT_TOP_MAX},
+    {"stream", FIELD_TRUTH, BOTH, AT(streams)},
+    {"stream_options", FIELD_READ, BOTH, .read = read_stream_options},
+    {"echo", FIELD_TRUTH, COMPLETION, AT(echo)},
+    {"response_format", FIELD_READ, BOTH, .read = read_format},
+    {"prompt", FIELD_READ, COMPLETION},
+    {"messages", FIELD_READ, CHAT},
+    {"max_tokens", FIELD_READ, BOTH},
+    {"max_completion_tokens", FIELD_READ, CHAT},
+    {"tools", FIELD_READ, CHAT},
+    {"tool_choice", FIELD_READ, CHAT},
+    {"chat_template_kwargs", FIELD_READ, CHAT},
+    {"frequency_penalty", FIELD_ONLY, BOTH, .min = 0},
+    {"presence_penalty", FIELD_ONLY, BOTH, .min = 0},
+    {"repetition_penalty", FIELD_ONLY, BOTH, .min = 1},
+    {"min_p", FIELD_ONLY, BOTH, .min = 0},
+    {"best_of", FIELD_ONLY, COMPLETION, .min = 1},
+    {"logit_bias", FIELD_EMPTY, BOTH},
+    {"suffix", FIELD_EMPTY, COMPLETION},
+    {"user", FIELD_IGNORED, BOTH},
+    {"metadata", FIELD_IGNORED, BOTH},
+    {"store", FIELD_IGNORED, BOTH},
+    {"service_tier", FIELD_IGNORED, BOTH},
+    {"parallel_tool_calls", FIELD_IGNORED, CHAT},
+    {"safety_identifier", FIELD_IGNORED, BOTH},
+    {"prompt_cache_key", FIELD_IGNORED, BOTH},
+};
+enum { RULES = sizeof rules / sizeof rules[0] };
+#undef AT
+
+static bool applies(const struct rule *rule, bool is_chat)
+{
+    return rule->where == BOTH || (rule->where == CHAT) == is_chat;
+}
+
+static ls_status check_known(reader *r, const char *key)
+{
+    const char *nearest = NULL;
+    size_t best = strlen(key) / 3 + 2;
+    for (size_t i = 0; i < RULES; i++) {
+        if (applies(&rules[i], r->request->is_chat) && strcmp(rules[i].key, key) == 0) {
+            return LS_OK;
+        }
+        const size_t distance = ls_edit_distance(key, rules[i].key, best);
+        if (rules[i].kind <= FIELD_READ && distance < best) {
+            best = distance;
+            nearest = rules[i].key;
+        }
+    }
+    r->param = ls_arena_strdup(&r->request->arena, key);
+    return ls_fail(LS_ERR_INVALID, "the field %.60s is not known to /v1/%s%s%s%s", key,
+                   r->request->is_chat ? "chat/completions" : "completions", nearest ? ", did you mean " : "",
+                   nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static bool is_empty(const json_t *value)
+{
+    return (json_is_string(value) || json_is_array(value) || json_is_object(value)) &&
+           json_string_length(value) + json_array_size(value) + json_object_size(value) == 0;
+}
+
+static ls_status read_field(reader *r, const struct rule *rule, const json_t *value)
+{
+    char *at = (char *)r->request + rule->offset;
+    const double number = json_number_value(value);
+    switch (rule->kind) {
+    case FIELD_WHOLE:
+        LS_TRY(check_whole(rule->key, value, rule->min, rule->max));
+        *(uint64_t *)(void *)at = (uint64_t)json_integer_value(value);
+        break;
+    case FIELD_NUMBER:
+        if (!json_is_number(value) || !(number >= rule->min && number <= rule->max)) {
+            return ls_fail(LS_ERR_INVALID, "%s must be a number from %g to %g", rule->key, rule->min,
+                           rule->max);
+        }
+        *(double *)(void *)at = number;
+        break;
+    case FIELD_TRUTH:
+        if (!json_is_boolean(value)) {
+            return ls_fail(LS_ERR_INVALID, "%s must be true or false", rule->key);
+        }
+        *(bool *)at = json_is_true(value);
+        break;
+    case FIELD_READ:
+        return rule->read ? rule->read(r, value) : LS_OK;
+    case FIELD_ONLY:
+        if (!json_is_number(value) || number < rule->min || number > rule->min) {
+            return ls_fail(LS_ERR_INVALID,
+                           "%s is supported only with the value %g: send this value, or leave the field out",
+                           rule->key, rule->min);
+        }
+        break;
+    case FIELD_EMPTY:
+        return is_empty(value) ? LS_OK
+                               : ls_fail(LS_ERR_INVALID, "%s is not supported: leave it out", rule->key);
+    case FIELD_IGNORED:
+        break;
+    }
+    return LS_OK;
+}
+
+static ls_status read_fields(reader *r)
+{
+    ls_serve_request *request = r->request;
+    const char *key = NULL;
+    json_t *any = NULL;
+    json_object_foreach(r->body, key, any)
+    {
+        LS_TRY(check_known(r, key));
+    }
+    for (size_t i = 0; i < RULES; i++) {
+        const json_t *value = applies(&rules[i], request->is_chat) ? field(r, rules[i].key) : NULL;
+        if (value) {
+            LS_TRY(read_field(r, &rules[i], value));
+        }
+    }
+    request->has_seed = field(r, "seed") != NULL;
+    request->scores = request->scores || (!request->is_chat && field(r, "logprobs"));
+    r->param = "top_logprobs";
+    return request->top_count > 0 && !request->scores
+               ? ls_fail(LS_ERR_INVALID, "top_logprobs needs logprobs: true")
                : LS_OK;
 }
 
-static ls_status read_settings(reader *r)
-{
-    ls_serve_request *request = r->request;
-    const json_t *name = field(r, "model");
-    if (name && !(json_is_string(name) && strcmp(json_string_value(name), r->model->name) == 0)) {
-        return ls_fail(LS_ERR_NOT_FOUND, "the model %.100s is not served here: its name is %s",
-                       json_is_string(name) ? json_string_value(name) : "of that name", r->model->name);
-    }
-    uint64_t n = 1, top_k = 0, seed = 0;
-    LS_TRY(read_whole(r, "n", 1, LS_SERVE_ANSWERS_MAX, &n));
-    LS_TRY(read_number(r, "temperature", 0, 100, &request->sampling.temperature));
-    LS_TRY(read_number(r, "top_p", 1e-6, 1, &request->sampling.top_p));
-    LS_TRY(read_whole(r, "top_k", -1, 1 << 24, &top_k));
-    LS_TRY(read_whole(r, "seed", INT64_MIN, INT64_MAX, &seed));
-    request->has_seed = field(r, "seed") != NULL;
-    request->n = (uint32_t)n;
-    request->sampling.top_k = top_k > 1 << 24 ? 0 : (uint32_t)top_k; /* -1 means all, as in vLLM */
-    request->sampling.seed = seed;
-    LS_TRY(read_stops(r));
-    LS_TRY(read_logprobs(r));
-    LS_TRY(read_stream(r));
-    LS_TRY(read_bool(r, "echo", &request->echo));
-    return read_format(r);
-}
-
 /* ---- prompts ---- */
-
-static ls_status read_text_prompt(reader *r, const json_t *value, ls_token_buffer *ids)
-{
-    return ls_tokenizer_encode(r->model->tokenizer, NULL, json_string_value(value), json_string_length(value),
-                               true, ids);
-}
 
 static ls_status read_id_prompt(const json_t *value, ls_token_buffer *ids)
 {
@@ -304,7 +279,8 @@ static ls_status read_id_prompt(const json_t *value, ls_token_buffer *ids)
 static ls_status read_prompt(reader *r, const json_t *value, ls_token_buffer *ids)
 {
     if (json_is_string(value)) {
-        return read_text_prompt(r, value, ids);
+        return ls_tokenizer_encode(r->model->tokenizer, NULL, json_string_value(value),
+                                   json_string_length(value), true, ids);
     }
     return json_is_array(value) ? read_id_prompt(value, ids)
                                 : ls_fail(LS_ERR_INVALID, "prompt must be a text, a list of token ids, or a "
@@ -481,7 +457,11 @@ static ls_status read_length(reader *r)
     const int64_t left = context - (int64_t)longest;
     const bool may_be_none = request->echo && request->scores;
     request->max_tokens = !request->is_chat ? COMPLETION_TOKENS : left > 0 ? (uint64_t)left : 1;
-    LS_TRY(read_whole(r, key, may_be_none ? 0 : 1, INT32_MAX, &request->max_tokens));
+    const json_t *given = field(r, key);
+    if (given) {
+        LS_TRY(check_whole(key, given, may_be_none ? 0 : 1, INT32_MAX));
+        request->max_tokens = (uint64_t)json_integer_value(given);
+    }
     if ((int64_t)request->max_tokens > left) {
         r->param = request->is_chat ? "messages" : "prompt";
         return ls_fail(LS_ERR_INVALID,
@@ -493,21 +473,24 @@ static ls_status read_length(reader *r)
     return LS_OK;
 }
 
-/* Scores are kept until the answer is sent. */
+/* Scores are kept until the answer is sent: one of each token, or those of the likeliest there. */
 static ls_status check_scored(reader *r)
 {
     const ls_serve_request *request = r->request;
-    uint64_t scored = 0;
+    const uint64_t each = request->top_count > 1 ? request->top_count : 1;
+    uint64_t tokens = 0;
     for (size_t i = 0; i < request->prompt_count; i++) {
-        scored += request->n * (request->max_tokens + (request->echo ? request->prompts[i].count : 0));
+        tokens += request->n * (request->max_tokens + (request->echo ? request->prompts[i].count : 0));
     }
     r->param = "logprobs";
-    return request->scores && scored > LS_SERVE_SCORED_MAX
-               ? ls_fail(LS_ERR_INVALID,
-                         "the request asks for log-probabilities of up to %llu tokens, in %zu answers%s; at "
-                         "most %d are allowed: send fewer prompts at once, or ask for fewer tokens",
-                         (unsigned long long)scored, request->prompt_count * request->n,
-                         request->echo ? " with their prompts" : "", LS_SERVE_SCORED_MAX)
+    return request->scores && tokens * each > LS_SERVE_SCORED_MAX
+               ? ls_fail(
+                     LS_ERR_INVALID,
+                     "the request asks for log-probabilities of up to %llu tokens, %llu for each, in %llu "
+                     "answers%s; at most %d are allowed: send fewer prompts at once, or ask for fewer tokens",
+                     (unsigned long long)tokens, (unsigned long long)each,
+                     (unsigned long long)(request->prompt_count * request->n),
+                     request->echo ? " with their prompts" : "", LS_SERVE_SCORED_MAX)
                : LS_OK;
 }
 
@@ -516,8 +499,7 @@ static ls_status read_all(reader *r)
     if (!json_is_object(r->body)) {
         return ls_fail(LS_ERR_INVALID, "the body of the request must be a JSON object");
     }
-    LS_TRY(check_fields(r));
-    LS_TRY(read_settings(r));
+    LS_TRY(read_fields(r));
     LS_TRY(r->request->is_chat ? read_chat(r) : read_prompts(r));
     LS_TRY(read_length(r));
     return check_scored(r);
@@ -526,7 +508,7 @@ static ls_status read_all(reader *r)
 ls_status ls_serve_request_read(const ls_serve_model *model, bool is_chat, const char *body, size_t bytes,
                                 ls_serve_request *request, const char **param_out)
 {
-    *request = (ls_serve_request){.is_chat = is_chat, .sampling = {.temperature = 1.0, .top_p = 1.0}};
+    *request = (ls_serve_request){.is_chat = is_chat, .n = 1, .sampling = {.temperature = 1.0, .top_p = 1.0}};
     *param_out = NULL;
     reader r = {.model = model, .request = request};
     if (ls_json_parse(body, bytes, "the body of the request", &r.body) != LS_OK) {

@@ -19,7 +19,7 @@ enum {
     LS_SERVE_STOPS_MAX = 16,        /* texts that stop an answer */
     LS_SERVE_STOP_BYTES_MAX = 1024, /* of one of them */
     LS_SERVE_ANSWERS_MAX = 256,     /* prompts times n of one request */
-    LS_SERVE_SCORED_MAX = 200000,   /* tokens with log-probabilities, in all of its answers */
+    LS_SERVE_SCORED_MAX = 200000,   /* log-probabilities in all of its answers */
 };
 
 /* What requests are read for. All borrowed. */
@@ -36,7 +36,7 @@ typedef struct ls_serve_request {
     bool is_chat;
     ls_token_buffer *prompts;
     size_t prompt_count;
-    uint32_t n; /* answers to each prompt */
+    uint64_t n; /* answers to each prompt */
     uint64_t max_tokens;
     ls_sampling sampling; /* see has_seed */
     bool has_seed;        /* answer i to a prompt has seed + i; otherwise, answer i of all */
@@ -45,7 +45,7 @@ typedef struct ls_serve_request {
     bool streams, includes_usage;
     bool echo;          /* completions: the answer begins with the prompt */
     bool scores;        /* log-probabilities are wanted */
-    uint32_t top_count; /* of so many likeliest tokens, too */
+    uint64_t top_count; /* of so many likeliest tokens, too */
     json_t *tools;      /* the answer may be calls of these; NULL: none */
 } ls_serve_request;
 

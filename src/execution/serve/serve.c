@@ -248,7 +248,7 @@ static ls_status start_answer(server *s, ls_serve_answer *a)
         .sampling = r->sampling,
         .scores = r->scores,
         .scores_prompt = r->scores && r->echo,
-        .top_count = r->top_count,
+        .top_count = (uint32_t)r->top_count,
         .on_token = on_token,
         .on_end = on_end,
         .context = a,

@@ -41,6 +41,11 @@ static void request_bounds_scored_tokens(void **state)
     assert_non_null(strstr(ls_error_text(), "200100 tokens"));
     assert_non_null(strstr(ls_error_text(), "200000"));
     assert_int_equal(read_prompts(&model, 50, "\"max_tokens\": 8000, \"n\": 2"), LS_OK); /* not scored */
+    /* the likeliest tokens beside each count */
+    assert_int_equal(read_prompts(&model, 50, "\"max_tokens\": 400, \"n\": 2, \"logprobs\": 5"), LS_OK);
+    assert_int_equal(read_prompts(&model, 50, "\"max_tokens\": 401, \"n\": 2, \"logprobs\": 5"),
+                     LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "40100 tokens, 5 for each"));
     /* with echo, the prompt of each answer counts, too */
     const char *echoed = "\"max_tokens\": 1996, \"n\": 2, \"echo\": true, \"logprobs\": 0";
     assert_int_equal(read_prompts(&model, 50, echoed), LS_OK);
