@@ -105,6 +105,35 @@ void ls_print_json(const json_t *root);
         .help = "adapter of the model: a directory written by the PEFT library, or a checkpoint of a "       \
                 "run that trained one"                                                                       \
     }
+/* How tokens are drawn. */
+#define LS_ROWS_SAMPLING(record)                                                                             \
+    {.key = "temperature",                                                                                   \
+     .letter = 't',                                                                                          \
+     .type = LS_OPTION_F64,                                                                                  \
+     .offset = offsetof(record, temperature),                                                                \
+     .default_text = "0.8",                                                                                  \
+     .min = 0,                                                                                               \
+     .max = 100,                                                                                             \
+     .help = "sampling temperature; 0: always the most likely token"},                                       \
+        {.key = "top_k",                                                                                     \
+         .type = LS_OPTION_U64,                                                                              \
+         .offset = offsetof(record, top_k),                                                                  \
+         .default_text = "0",                                                                                \
+         .min = 0,                                                                                           \
+         .max = 16777216,                                                                                    \
+         .help = "choose each token among the N most likely ones; 0: among all"},                            \
+        {.key = "top_p",                                                                                     \
+         .type = LS_OPTION_F64,                                                                              \
+         .offset = offsetof(record, top_p),                                                                  \
+         .default_text = "1",                                                                                \
+         .min = 1e-6,                                                                                        \
+         .max = 1,                                                                                           \
+         .help = "choose each token among the most likely ones whose probabilities add up to X"},            \
+    {                                                                                                        \
+        .key = "seed", .letter = 's', .type = LS_OPTION_U64, .offset = offsetof(record, seed),               \
+        .default_text = "0", .min = 0, .max = LS_OPTION_U64_MAX,                                             \
+        .help = "seed of the random choice of tokens"                                                        \
+    }
 #define LS_ROW_FIELD(record)                                                                                 \
     {                                                                                                        \
         .key = "field", .type = LS_OPTION_STRING, .offset = offsetof(record, field), .default_text = "text", \

@@ -4,6 +4,7 @@
 #include "cli/foreign_text.h"
 #include "cli/models/loaded_model.h"
 #include "execution/generate/generate.h"
+#include "execution/serve/answer_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,36 +32,7 @@ static const ls_option sample_options[] = {
      .min = 1,
      .max = 1e9,
      .help = "maximum number of tokens to generate"},
-    {.key = "temperature",
-     .letter = 't',
-     .type = LS_OPTION_F64,
-     FIELD(temperature),
-     .default_text = "0.8",
-     .min = 0,
-     .max = 100,
-     .help = "sampling temperature; 0: always the most likely token"},
-    {.key = "top_k",
-     .type = LS_OPTION_U64,
-     FIELD(top_k),
-     .default_text = "0",
-     .min = 0,
-     .max = 16777216,
-     .help = "choose each token among the N most likely ones; 0: among all"},
-    {.key = "top_p",
-     .type = LS_OPTION_F64,
-     FIELD(top_p),
-     .default_text = "1",
-     .min = 1e-6,
-     .max = 1,
-     .help = "choose each token among the most likely ones whose probabilities add up to X"},
-    {.key = "seed",
-     .letter = 's',
-     .type = LS_OPTION_U64,
-     FIELD(seed),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "seed of the random choice of tokens"},
+    LS_ROWS_SAMPLING(sample_settings),
     LS_ROW_OTHER_TOKENIZER(sample_settings),
     LS_ROW_ADAPTER(sample_settings),
     LS_ROW_THREADS(sample_settings),
@@ -68,62 +40,59 @@ static const ls_option sample_options[] = {
 #undef FIELD
 static const ls_option_table sample_table = LS_OPTIONS(sample_options);
 
-typedef struct text_stream {
-    const ls_tokenizer *tokenizer;
-    ls_tokenizer_stream stream;
-    ls_text_buffer text;
+/* Prints the characters that a token completes. */
+typedef struct printer {
+    ls_answer_text text;
     ls_foreign_text shown;
     ls_status status;
-} text_stream;
+} printer;
 
-/* Prints the characters that the newest token completes. */
-static bool print_token(void *context, int32_t token, const ls_text_scores *scores)
+static void print_new(printer *p, size_t before)
 {
-    (void)scores;
-    text_stream *s = context;
-    if ((uint32_t)token >= ls_tokenizer_vocab_size(s->tokenizer)) {
-        return true; /* an entry of the vocabulary that the tokenizer does not use */
+    if (p->text.shown_bytes > before) {
+        (void)ls_foreign_text_write(&p->shown, p->text.text.data + before, p->text.shown_bytes - before);
     }
-    s->text.bytes = 0;
-    s->status = ls_tokenizer_stream_next(s->tokenizer, &s->stream, token, true, &s->text);
-    if (s->status == LS_OK && s->text.bytes > 0) {
-        (void)ls_foreign_text_write(&s->shown, s->text.data, s->text.bytes);
-    }
-    return s->status == LS_OK && !ferror(stdout);
 }
 
-static ls_status sample_loaded(const sample_settings *settings, ls_loaded_model *model,
+static bool take_token(void *context, int32_t token, const ls_text_scores *scores)
+{
+    (void)scores;
+    printer *p = context;
+    const size_t before = p->text.shown_bytes;
+    p->status = ls_answer_text_add(&p->text, token);
+    print_new(p, before);
+    return p->status == LS_OK && !ferror(stdout);
+}
+
+static ls_status sample_loaded(const sample_settings *settings, const ls_loaded_model *model,
                                ls_generator *generator, const ls_token_buffer *prompt)
 {
-    text_stream s = {.tokenizer = model->file->tokenizer, .shown = ls_foreign_text_begin()};
+    printer p = {.text = {.tokenizer = model->file->tokenizer}, .shown = ls_foreign_text_begin()};
     int32_t stops[LS_MODEL_STOPS_MAX];
     const ls_text_request request = {.prompt = prompt->ids,
                                      .prompt_count = prompt->count,
                                      .count = settings->max_tokens,
                                      .stops = stops,
-                                     .stop_count = ls_model_stops(&model->file->config, s.tokenizer, stops),
+                                     .stop_count =
+                                         ls_model_stops(&model->file->config, p.text.tokenizer, stops),
                                      .sampling = {.temperature = settings->temperature,
                                                   .top_k = (uint32_t)settings->top_k,
                                                   .top_p = settings->top_p,
                                                   .seed = settings->seed},
-                                     .on_token = print_token,
-                                     .context = &s};
-    for (size_t i = 0; i < prompt->count && print_token(&s, prompt->ids[i], NULL); i++) {
+                                     .on_token = take_token,
+                                     .context = &p};
+    for (size_t i = 0; i < prompt->count && take_token(&p, prompt->ids[i], NULL); i++) {
     }
-    ls_status status = s.status;
+    ls_status status = p.status == LS_OK ? ls_generator_run(generator, &request) : p.status;
+    const size_t before = p.text.shown_bytes;
+    status = status == LS_OK ? p.status : status;
+    status = status == LS_OK ? ls_answer_text_end(&p.text) : status;
     if (status == LS_OK) {
-        status = ls_generator_run(generator, &request);
-    }
-    if (status == LS_OK) {
-        s.text.bytes = 0;
-        status = s.status != LS_OK ? s.status : ls_tokenizer_stream_end(&s.stream, &s.text);
-        if (s.text.bytes > 0) {
-            (void)ls_foreign_text_write(&s.shown, s.text.data, s.text.bytes);
-        }
-        ls_foreign_text_end(&s.shown);
+        print_new(&p, before);
+        ls_foreign_text_end(&p.shown);
         putchar('\n');
     }
-    ls_text_buffer_release(&s.text);
+    ls_answer_text_release(&p.text);
     return status;
 }
 

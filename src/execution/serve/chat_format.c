@@ -5,49 +5,18 @@
 
 #include <string.h>
 
-/* ---- finding ---- */
-
-static ls_status find_in_model(const ls_model_file *file, ls_arena *arena, ls_template_source *source)
-{
-    ls_hf_file *files = NULL;
-    size_t count = 0;
-    LS_TRY(ls_model_file_carried(file, arena, &files, &count));
-    ls_template_files found = {.where = file->path};
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(files[i].name, "chat_template.jinja") == 0) {
-            found.jinja = files[i].data;
-            found.jinja_bytes = files[i].bytes;
-        } else if (strcmp(files[i].name, "tokenizer_config.json") == 0) {
-            found.config = files[i].data;
-            found.config_bytes = files[i].bytes;
-        }
-    }
-    return ls_template_source_pick(arena, &found, NULL, source);
-}
-
-/* A template that was named replaces the model's. The special tokens stay the model's; only those
- * that it does not name come from beside the template. */
-static ls_status find_named(const char *path, ls_arena *arena, ls_template_source *source)
-{
-    ls_template_source named = {0};
-    LS_TRY(ls_template_source_find(arena, path, NULL, &named));
-    if (named.tokens && source->tokens) {
-        json_object_update_missing(source->tokens, named.tokens);
-    }
-    json_decref(named.tokens);
-    source->text = named.text;
-    source->bytes = named.bytes;
-    source->where = named.where;
-    return named.text ? LS_OK : ls_fail(LS_ERR_INVALID, "%s has no chat template", path);
-}
-
 static ls_status open_found(const ls_model_file *file, const char *path, ls_arena *arena,
                             ls_chat_format *format)
 {
     ls_template_source source = {0};
-    ls_status status = find_in_model(file, arena, &source);
+    ls_hf_file *files = NULL;
+    size_t count = 0;
+    ls_status status = ls_model_file_carried(file, arena, &files, &count);
+    if (status == LS_OK) {
+        status = ls_model_template(arena, file->path, files, count, &source);
+    }
     if (status == LS_OK && path[0]) {
-        status = find_named(path, arena, &source);
+        status = ls_template_source_replace(arena, path, &source);
     }
     format->variables = source.tokens ? source.tokens : json_object();
     ls_template_tokens_complete(file->tokenizer, format->variables);

@@ -368,6 +368,22 @@ ls_status ls_model_file_carried(const ls_model_file *file, ls_arena *arena, ls_h
     return LS_OK;
 }
 
+ls_status ls_model_template(ls_arena *arena, const char *where, const ls_hf_file *files, size_t count,
+                            ls_template_source *source_out)
+{
+    ls_template_files found = {.where = where};
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(files[i].name, "chat_template.jinja") == 0) {
+            found.jinja = files[i].data;
+            found.jinja_bytes = files[i].bytes;
+        } else if (strcmp(files[i].name, "tokenizer_config.json") == 0) {
+            found.config = files[i].data;
+            found.config_bytes = files[i].bytes;
+        }
+    }
+    return ls_template_source_pick(arena, &found, NULL, source_out);
+}
+
 size_t ls_model_stops(const ls_model_config *config, const ls_tokenizer *tokenizer,
                       int32_t ids_out[LS_MODEL_STOPS_MAX])
 {

@@ -14,6 +14,7 @@
 #include "model/huggingface_export.h"
 #include "model/layout.h"
 #include "storage/checkpoint/checkpoint.h"
+#include "tokenizer/template/template_source.h"
 #include "tokenizer/tokenizer.h"
 
 /* An adapter on disk: a directory of the PEFT library (adapter_config.json and
@@ -74,6 +75,11 @@ LS_MUST_CHECK ls_status ls_model_file_load(const ls_model_file *file, const ls_l
  */
 LS_MUST_CHECK ls_status ls_model_file_carried(const ls_model_file *file, ls_arena *arena,
                                               ls_hf_file **files_out, size_t *count_out);
+
+/* The chat template and the special tokens in the files that a model carries; `where` is for
+ * messages. Errors: those of ls_template_source_pick. */
+LS_MUST_CHECK ls_status ls_model_template(ls_arena *arena, const char *where, const ls_hf_file *files,
+                                          size_t count, ls_template_source *source_out);
 
 /* Copies the ids that end a text to `ids_out`, those of the configuration and the tokenizer's eos,
  * and returns how many there are. */

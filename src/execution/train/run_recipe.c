@@ -9,44 +9,16 @@
 #include <string.h>
 #include <time.h>
 
-static const char TEMPLATE_FILE[] = "chat_template.jinja", CONFIG_FILE[] = "tokenizer_config.json";
-
-/* Empty if there is no such file. */
-static const ls_hf_file *find_file(const ls_run_recipe_options *o, const char *name)
-{
-    static const ls_hf_file none = {0};
-    for (size_t i = 0; i < o->file_count; i++) {
-        if (strcmp(o->files[i].name, name) == 0) {
-            return &o->files[i];
-        }
-    }
-    return &none;
-}
-
-/* Template and special tokens of the model, or those beside the run's own tokenizer. */
-static ls_status find_own(ls_arena *arena, const ls_run_recipe_options *o, ls_template_source *found)
-{
-    const ls_run_file *run = o->run;
-    if (run->tokenizer.kind == LS_TOKENIZER_FILE) {
-        const char *file = run->tokenizer.file;
-        const char *folder = ls_path_is_dir(file) ? file : ls_path_dirname(arena, file);
-        return ls_template_source_find(arena, folder, NULL, found);
-    }
-    const ls_hf_file *jinja = find_file(o, TEMPLATE_FILE), *config = find_file(o, CONFIG_FILE);
-    const ls_template_files files = {.where = run->model.from,
-                                     .jinja = jinja->data,
-                                     .jinja_bytes = jinja->bytes,
-                                     .config = config->data,
-                                     .config_bytes = config->bytes};
-    return ls_template_source_pick(arena, &files, NULL, found);
-}
-
-/* The template that data.template names replaces the model's, not its special tokens. */
+/* Template and special tokens of the model, or those beside the run's own tokenizer; data.template
+ * may name another template. */
 static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, ls_template_source *found)
 {
-    const char *named = o->run->data.template;
-    LS_TRY(find_own(arena, o, found));
-    found->tokens = found->tokens ? found->tokens : json_object();
+    const ls_run_file *run = o->run;
+    const char *named = run->data.template, *file = run->tokenizer.file;
+    LS_TRY(run->tokenizer.kind == LS_TOKENIZER_FILE
+               ? ls_template_source_find(arena, ls_path_is_dir(file) ? file : ls_path_dirname(arena, file),
+                                         NULL, found)
+               : ls_model_template(arena, run->model.from, o->files, o->file_count, found));
     ls_template_tokens_complete(o->tokenizer, found->tokens);
     if (strcmp(named, "none") == 0) {
         found->text = NULL;
@@ -54,20 +26,8 @@ static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, 
     if (strcmp(named, "none") == 0 || strcmp(named, "auto") == 0) {
         return LS_OK;
     }
-    ls_template_source other = {0};
-    const ls_status status = ls_template_source_find(arena, named, NULL, &other);
-    json_decref(other.tokens);
-    if (status != LS_OK) {
-        return ls_fail_within(status, "data.template");
-    }
-    found->text = other.text;
-    found->bytes = other.bytes;
-    found->where = other.where;
-    return found->text ? LS_OK
-                       : ls_fail(LS_ERR_DATA,
-                                 "data.template: %s holds no chat template: name a .jinja file, or a "
-                                 "tokenizer_config.json with the key chat_template",
-                                 named);
+    const ls_status status = ls_template_source_replace(arena, named, found);
+    return status == LS_OK ? LS_OK : ls_fail_within(status, "data.template");
 }
 
 ls_form_keys ls_run_form_keys(const ls_run_file *run)
@@ -165,7 +125,7 @@ void ls_run_recipe_carry(ls_arena *arena, const ls_run_recipe *recipe, const ls_
         return;
     }
     for (size_t i = 0; i < *count; i++) {
-        if (strcmp((*files)[i].name, TEMPLATE_FILE) != 0) {
+        if (strcmp((*files)[i].name, "chat_template.jinja") != 0) {
             list[kept++] = (*files)[i];
         }
     }
@@ -174,7 +134,7 @@ void ls_run_recipe_carry(ls_arena *arena, const ls_run_recipe *recipe, const ls_
         ls_tokenizer_source(tokenizer, &list[0].name, &data, &list[0].bytes);
         list[kept++].data = data;
     }
-    list[kept++] = (ls_hf_file){TEMPLATE_FILE, source, strlen(source)};
+    list[kept++] = (ls_hf_file){"chat_template.jinja", source, strlen(source)};
     *files = list;
     *count = kept;
 }

@@ -141,6 +141,21 @@ ls_status ls_template_source_find(ls_arena *arena, const char *path, const char 
     return LS_OK;
 }
 
+ls_status ls_template_source_replace(ls_arena *arena, const char *path, ls_template_source *source)
+{
+    ls_template_source other = {0};
+    LS_TRY(ls_template_source_find(arena, path, NULL, &other));
+    json_object_update_missing(source->tokens, other.tokens);
+    json_decref(other.tokens);
+    other.tokens = source->tokens;
+    *source = other;
+    return other.text ? LS_OK
+                      : ls_fail(LS_ERR_INVALID,
+                                "%s holds no chat template: name a .jinja file, or a tokenizer_config.json "
+                                "with the key chat_template",
+                                path);
+}
+
 void ls_template_tokens_complete(const ls_tokenizer *tokenizer, json_t *tokens)
 {
     const struct {

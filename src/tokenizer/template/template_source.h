@@ -44,6 +44,13 @@ LS_MUST_CHECK ls_status ls_template_source_pick(ls_arena *arena, const ls_templa
 LS_MUST_CHECK ls_status ls_template_source_find(ls_arena *arena, const char *path, const char *name,
                                                 ls_template_source *source_out);
 
+/*
+ * Replaces the template of `source` by the one at `path`; of the special tokens there, those that
+ * `source` does not have are added. Errors: as above; LS_ERR_INVALID when there is no template.
+ */
+LS_MUST_CHECK ls_status ls_template_source_replace(ls_arena *arena, const char *path,
+                                                   ls_template_source *source);
+
 /* Adds to special tokens, as texts, the bos_token and eos_token that the tokenizer has and they
  * don't name. */
 void ls_template_tokens_complete(const ls_tokenizer *tokenizer, json_t *tokens);
