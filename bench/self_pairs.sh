@@ -4,6 +4,7 @@
 #   leaves    12 leaves against 1 at 1,024 tokens per leaf: what exactness for any rank count costs one rank
 #   threads   2 threads against 1
 #   start     process start to the end of the first step (no pair)
+#   experts   2 of 8 experts against one MLP that costs a token as much, 1 thread, 2,048 tokens in a step
 set -eu
 cd "$(dirname "$0")/.."
 rounds=5 cases=()
@@ -13,7 +14,7 @@ while [ $# -gt 0 ]; do
     *) cases+=("$1"); shift ;;
     esac
 done
-[ ${#cases[@]} -gt 0 ] || cases=(leaves threads start)
+[ ${#cases[@]} -gt 0 ] || cases=(leaves threads start experts)
 lockstep=${LOCKSTEP:-build/release/lockstep}
 mkdir -p runs/bench
 python3 - <<'PY'
@@ -34,6 +35,10 @@ for case in "${cases[@]}"; do
         threads)
             small --steps 10 --threads 2 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl
             small --steps 10 --threads 1 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl ;;
+        experts)
+            batch=(--steps 6 --threads 1 --set train.global_batch=8 --set train.micro_batch=8)
+            small "${batch[@]}" --set model.family=mixtral --set model.ffn=512 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl
+            small "${batch[@]}" --set model.family=mistral | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl ;;
         start) small --steps 1 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl ;;
         esac
     done
