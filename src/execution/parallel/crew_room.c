@@ -39,6 +39,8 @@ struct ls_crew_room {
     char *chunks, *values;
     uint64_t attempt;
     uint32_t given, met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
+    uint64_t late_count; /* waits that were recorded */
+    uint8_t flight_slot;
     ls_crew_room_stats stats;
 };
 
@@ -91,27 +93,84 @@ static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint
                    name_of(room, room->self, self), what, name_of(room, of, other));
 }
 
-static ls_wait wait_of(ls_crew_room *room)
+static ls_wait wait_of(ls_crew_room *room, double timeout_s)
 {
-    return (ls_wait){.deadline_ns = ls_clock_monotonic_ns() + (uint64_t)(room->options.timeout_s * 1e9),
+    return (ls_wait){.deadline_ns = ls_clock_monotonic_ns() + (uint64_t)(timeout_s * 1e9),
                      .spins = room->options.spins,
                      .abort = room->options.abort,
                      .look = look,
                      .context = room};
 }
 
-/* Waits until a word of member `of` has reached `value`. */
-static ls_status await(ls_crew_room *room, ls_word *word, uint32_t value, uint32_t of, const char *what)
+static uint32_t comm_id(const ls_crew_room *room)
 {
-    if (ls_word_reached(word, value)) {
+    return LS_CREW_COMM + room->options.crew + ((uint32_t)(room->options.epoch & 0x3fff) << 10);
+}
+
+/* The condition of a wait: a word of member `of` has reached `value`; or, without a word, all
+ * members have entered the attempt. */
+typedef struct room_wait {
+    ls_crew_room *room;
+    ls_word *word;
+    uint32_t value, of;
+    const char *what; /* for the error text */
+} room_wait;
+
+static uint32_t first_outside(const ls_crew_room *room)
+{
+    uint32_t of = 0;
+    while (of < room->size && atomic_load(&room->members[of].attempt) >= room->attempt) {
+        of++;
+    }
+    return of;
+}
+
+static bool is_met(void *context)
+{
+    const room_wait *w = context;
+    return w->word ? ls_word_reached(w->word, w->value) : first_outside(w->room) == w->room->size;
+}
+
+/* Waits on, for a member that is long in coming. */
+static ls_wait_result wait_late(room_wait *w, ls_word *word, uint64_t begin_ns)
+{
+    const ls_flight_call call = {
+        .seq = ++w->room->late_count,
+        .begin_ns = begin_ns,
+        .comm_id = comm_id(w->room),
+        .peer = w->of,
+        .site = ls_flight_site(__FILE__, __LINE__),
+        .kind = LS_COMM_RECEIVE,
+        .dtype = LS_F32,
+        .slot = w->room->flight_slot,
+    };
+    ls_flight_record *record = ls_flight_begin(&call);
+    const ls_wait wait = wait_of(w->room, w->room->options.timeout_s);
+    const ls_wait_result result = ls_wait_for(word, is_met, w, &wait);
+    ls_flight_end(record, 0, w->of, ls_clock_monotonic_ns() - begin_ns,
+                  result == LS_WAIT_DONE ? LS_OK : LS_ERR_FAILED);
+    return result;
+}
+
+static ls_status await(room_wait w)
+{
+    static const double late_s = 0.05;
+    if (is_met(&w)) {
         return LS_OK;
     }
+    ls_crew_room *room = w.room;
+    ls_word *word = w.word ? w.word : &room->head->entered;
     const uint64_t begin_ns = ls_clock_monotonic_ns();
-    const ls_wait wait = wait_of(room);
+    const ls_wait wait = wait_of(room, late_s);
     ls_flight_activity(LS_ACTIVITY_COMM, 0);
-    const ls_wait_result result = ls_wait_until(word, value, &wait);
+    ls_wait_result result = ls_wait_for(word, is_met, &w, &wait);
+    if (result == LS_WAIT_TIMEOUT) {
+        const uint32_t of = first_outside(room);
+        w.of = w.word || of == room->size ? w.of : of;
+        result = wait_late(&w, word, begin_ns);
+    }
     room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
-    return result == LS_WAIT_DONE ? LS_OK : fail_wait(room, result, of, what);
+    return result == LS_WAIT_DONE ? LS_OK : fail_wait(room, result, w.of, w.what);
 }
 
 /* ---- entering and meeting ---- */
@@ -158,38 +217,16 @@ void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
     ls_word_add(&room->head->entered, 1);
 }
 
-static uint32_t first_outside(const ls_crew_room *room)
-{
-    uint32_t of = 0;
-    while (of < room->size && atomic_load(&room->members[of].attempt) >= room->attempt) {
-        of++;
-    }
-    return of;
-}
-
-static bool all_entered(void *context)
-{
-    const ls_crew_room *room = context;
-    return first_outside(room) == room->size;
-}
-
 ls_status ls_crew_room_await(ls_crew_room *room)
 {
-    const uint64_t begin_ns = ls_clock_monotonic_ns();
-    const ls_wait wait = wait_of(room);
-    const ls_wait_result result = ls_wait_for(&room->head->entered, all_entered, room, &wait);
-    room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
-    const uint32_t of = first_outside(room);
-    return result == LS_WAIT_DONE
-               ? LS_OK
-               : fail_wait(room, result, of < room->size ? of : room->self, "the begin of the step");
+    return await((room_wait){.room = room, .of = room->self, .what = "the begin of the step"});
 }
 
 ls_status ls_crew_room_meet(ls_crew_room *room)
 {
     ls_word_post(&room->members[room->self].met, ++room->met);
     for (uint32_t of = 0; of < room->size; of++) {
-        LS_TRY(await(room, &room->members[of].met, room->met, of, "the end of a leaf"));
+        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf"}));
     }
     return LS_OK;
 }
@@ -237,7 +274,7 @@ static ls_status give_chunk(ls_crew_room *room, uint32_t kind, uint64_t bytes)
     room->given = number;
     room->stats.reduced_bytes += bytes;
     for (uint32_t of = first; of < first + room->crew.tensor_degree; of++) {
-        LS_TRY(await(room, &room->members[of].given, number, of, "its share of a sum"));
+        LS_TRY(await((room_wait){room, &room->members[of].given, number, of, "its share of a sum"}));
         const uint64_t other = atomic_load(&room->members[of].asks[number & 1]);
         if (other != ask) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
@@ -356,8 +393,8 @@ static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const l
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->sent[way];
-        LS_TRY(await(room, &channel->received, number - LS_CREW_SENDS_AHEAD, member_at(room, to_stage),
-                     "room for a value"));
+        LS_TRY(await((room_wait){room, &channel->received, number - LS_CREW_SENDS_AHEAD,
+                                 member_at(room, to_stage), "room for a value"}));
         copy_part(values, at, count, value_of(room, room->self, way, number), false);
         atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
         ls_word_post(&channel->sent, number);
@@ -377,7 +414,7 @@ static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, co
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->received[way];
-        LS_TRY(await(room, &channel->sent, number, from, "a value"));
+        LS_TRY(await((room_wait){room, &channel->sent, number, from, "a value"}));
         const uint64_t bytes = atomic_load(&channel->bytes[number % LS_CREW_SENDS_AHEAD]);
         if (bytes != (uint64_t)count * sizeof(float)) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
@@ -427,12 +464,16 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
                            .send = send,
                            .receive = receive};
     place_areas(room);
+    room->flight_slot = ls_flight_join(comm_id(room), room->self, room->size, "crew");
     *room_out = room;
     return LS_OK;
 }
 
 void ls_crew_room_close(ls_crew_room *room)
 {
+    if (room) {
+        ls_flight_leave(room->flight_slot);
+    }
     free(room);
 }
 

@@ -27,6 +27,9 @@
  * it cannot be used again; this room is ready for the next attempt at once. A crew on several hosts
  * would bring its own carrier behind the same table.
  *
+ * A wait that lasts is recorded in the flight recorder as a receive from the member it waits for,
+ * so that the watchdog finds the one that keeps the others waiting.
+ *
  * One object belongs to one thread. Errors of waiting: LS_FENCED and others from `aborted`,
  * LS_STOPPED when a part gave this step up, LS_ERR_TIMEOUT, LS_ERR_RANKS_LOST.
  */
@@ -39,7 +42,12 @@
 
 #include <stdatomic.h>
 
-enum { LS_CREW_CHUNK_BYTES = 256 * 1024 };
+enum {
+    LS_CREW_CHUNK_BYTES = 256 * 1024,
+    /* comm_id of a crew in the flight recorder; the number of the crew and, in higher bits, the
+     * epoch are added to it */
+    LS_CREW_COMM = 0x52000000,
+};
 
 /* Size of the rooms of `crews` crews. value_bytes: of the largest value sent between stages; a
  * larger one is sent in pieces, and its sender then waits for the receiver. */
@@ -47,9 +55,10 @@ uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes);
 
 typedef struct ls_crew_room_options {
     ls_mesh mesh;
-    uint32_t rank; /* of the mesh */
-    uint32_t crew; /* number of this crew among those of `memory` */
-    void *memory;  /* ls_crew_room_bytes, 64-byte aligned, zeroed before the first member */
+    uint32_t rank;  /* of the mesh */
+    uint32_t crew;  /* number of this crew among those of `memory` */
+    uint64_t epoch; /* of the cut, for the flight recorder */
+    void *memory;   /* ls_crew_room_bytes, 64-byte aligned, zeroed before the first member */
     uint64_t value_bytes;
     uint32_t spins;   /* of each wait before it sleeps */
     double timeout_s; /* of each wait */

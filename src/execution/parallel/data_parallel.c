@@ -257,6 +257,7 @@ static ls_status open_crew(ls_data_parallel *p, const ls_data_parallel_options *
         .mesh = p->mesh,
         .rank = options->first_part + local,
         .crew = local / crew,
+        .epoch = options->epoch,
         .memory = options->rooms,
         .value_bytes = value_bytes(options->plan),
         .spins = p->view.spins,

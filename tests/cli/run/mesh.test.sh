@@ -37,6 +37,11 @@ for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready
     same "killed at $fault: recoveries" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["recoveries"]; print(len(r), r[0]["ranks"])' "$out")" "1 4"
 done
 
+# A rank that stops is found by those that wait for it inside the leaf, killed and replaced.
+LS_TEST_FAULT="do=stop,rank=1,step=3,at=leaf" run stops --ranks 2 --set parallel.pipeline=2 --set job.hang_timeout=1s
+same "stopped" "$got" "$reference"
+check "stopped: named" grep -q '"event": *"hung", *"rank": *1' stops/events.jsonl
+
 # From one mesh to the next.
 expect 0 "${train[@]}" --run-dir moves --ranks 2 --set parallel.tensor=2 --steps 2
 expect 0 "${train[@]}" --run-dir moves --ranks 4 --set parallel.pipeline=4 --steps 4
