@@ -31,6 +31,10 @@ typedef struct ls_attention {
     /* As in compute/kernels/positions.h, n entries. NULL: every sequence is one record. Decode
      * takes no records. */
     const int32_t *first;
+    /* Of one sequence, forward and backward may compute a part of the queries: rows of q are
+     * positions past, past + 1, ..., and k, v, dk and dv have past + length rows, from position 0
+     * on. On a GPU only 0. */
+    int64_t past;
 } ls_attention;
 
 /*
@@ -45,9 +49,10 @@ LS_MUST_CHECK ls_status ls_attention_forward(ls_queue *queue, const ls_attention
 
 /*
  * Writes dq, dk and dv; it does not add to them. workspace: ls_attention_workspace_floats()
- * elements of float32; it may be absent if that is 0. On the CPU it is, if every query head has its
- * own key head; a tile is one head of one sequence, and scratch is about 16 * length * head_dim
- * bytes per thread. Errors: as for ls_attention_forward.
+ * elements of float32; it may be absent if that is 0. With `past`, dk and dv are the shares of
+ * these queries: zeros where none of them looks. On the CPU the workspace is 0 if every query head
+ * has its own key head; a tile is one head of one sequence, and scratch is about 16 * length *
+ * head_dim bytes per thread. Errors: as for ls_attention_forward.
  */
 LS_MUST_CHECK ls_status ls_attention_backward(ls_queue *queue, const ls_attention *attention,
                                               const ls_tensor *q, const ls_tensor *k, const ls_tensor *v,

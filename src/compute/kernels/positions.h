@@ -15,10 +15,10 @@
 typedef struct ls_positions {
     /* Rows of a sequence, at least 1. */
     int64_t length;
-    /* The position of token 0: how many are in a cache. 0 with `first`. */
+    /* The token of row 0: how many are in a cache, or before a part of a sequence. */
     int64_t past;
-    /* Per row, the token at which its record begins, as ls_first_is_valid checks. Memory of the
-     * device. NULL: every sequence is one record. */
+    /* Per row, the token of its sequence at which its record begins, as ls_first_is_valid checks
+     * for whole sequences. Memory of the device. NULL: every sequence is one record. */
     const int32_t *first;
 } ls_positions;
 

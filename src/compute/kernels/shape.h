@@ -43,7 +43,7 @@ static inline ls_dtype ls_kernel_dtype(const ls_queue *queue, const ls_tensor *t
 
 static inline bool ls_positions_are_valid(const ls_positions *p)
 {
-    return p->length >= 1 && p->past >= 0 && (p->past == 0 || !p->first);
+    return p->length >= 1 && p->past >= 0;
 }
 
 static inline int64_t ls_ceil_div(int64_t a, int64_t b)

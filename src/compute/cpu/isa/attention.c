@@ -314,7 +314,7 @@ typedef struct backward_scratch {
 static backward_scratch backward_layout(const ls_attention_head *head, float *scratch)
 {
     const int64_t width = ls_attention_pad(head->head_dim);
-    const int64_t all = ls_attention_pad(head->queries) * width, some = BLOCK * width;
+    const int64_t all = ls_attention_pad(head->first + head->queries) * width, some = BLOCK * width;
     backward_scratch w = {.k = scratch, .v = scratch + all, .dk = scratch + 2 * all, .dv = scratch + 3 * all};
     w.q = scratch + 4 * all;
     w.qt = w.q + some;
@@ -408,24 +408,26 @@ static void unpack_rows(const float *packed, int64_t rows, int64_t cols, float f
 
 static void backward(const ls_attention_head *head, float *scratch)
 {
-    const int64_t dim = head->head_dim, width = ls_attention_pad(dim), length = head->queries;
+    const int64_t dim = head->head_dim, width = ls_attention_pad(dim);
+    const int64_t length = head->first + head->queries;
     const int64_t length_padded = ls_attention_pad(length);
     const backward_scratch w = backward_layout(head, scratch);
     pack_rows(head->k, 0, length, length_padded, dim, 1.0f, w.k);
     pack_rows(head->v, 0, length, length_padded, dim, 1.0f, w.v);
     memset(w.dk, 0, (size_t)(length_padded * width) * sizeof *w.dk);
     memset(w.dv, 0, (size_t)(length_padded * width) * sizeof *w.dv);
-    for (int64_t i0 = 0; i0 < length; i0 += BLOCK) {
-        const int64_t queries = length - i0 < BLOCK ? length - i0 : BLOCK, padded = ls_attention_pad(queries);
+    for (int64_t i0 = 0; i0 < head->queries; i0 += BLOCK) {
+        const int64_t left = head->queries - i0, queries = left < BLOCK ? left : BLOCK;
+        const int64_t padded = ls_attention_pad(queries), p0 = head->first + i0, end = p0 + queries;
         pack_rows(head->q, i0, queries, padded, dim, head->scale, w.q);
         pack_rows(head->dout, i0, queries, padded, dim, 1.0f, w.dout);
         transpose(w.q, padded, dim, w.qt);
         transpose(w.dout, padded, dim, w.doutt);
         backward_rows(head, i0, queries, padded, &w);
         memset(w.dq, 0, (size_t)(padded * width) * sizeof *w.dq);
-        for (int64_t j0 = first_key(head, i0); j0 < i0 + queries; j0 += BLOCK) {
-            const int64_t keys = i0 + queries - j0 < BLOCK ? padded : BLOCK;
-            const score_block b = {i0, padded, j0, keys, head->window};
+        for (int64_t j0 = first_key(head, p0); j0 < end; j0 += BLOCK) {
+            const int64_t keys = end - j0 < BLOCK ? ls_attention_pad(end - j0) : BLOCK;
+            const score_block b = {p0, padded, j0, keys, head->window};
             backward_block(&b, dim, &w);
         }
         unpack_rows(w.dq, queries, dim, head->scale, head->dq, i0);

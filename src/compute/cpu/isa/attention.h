@@ -58,6 +58,7 @@ static inline int64_t ls_attention_forward_scratch(int64_t head_dim)
     return 4 * b * d + b * b + 4 * b;
 }
 
+/* length: keys. */
 static inline int64_t ls_attention_backward_scratch(int64_t head_dim, int64_t length)
 {
     const int64_t b = LS_ATTENTION_BLOCK, d = ls_attention_pad(head_dim);
