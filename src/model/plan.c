@@ -59,7 +59,8 @@ static int64_t attention_floats(const builder *b)
 {
     const ls_plan_options *o = &b->plan->options;
     const ls_model_config *c = b->config;
-    return o->workspaces.attention(o->workspaces.context, o->sequences, o->length, c,
+    const int64_t sequences = o->sequence_cut > 1 ? 1 : o->sequences; /* cut ones go one by one */
+    return o->workspaces.attention(o->workspaces.context, sequences, o->length, c,
                                    ls_model_config_window(c, b->layer));
 }
 
@@ -736,6 +737,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
     plan.options.tensor_degree = options->tensor_degree > 1 ? options->tensor_degree : 1;
     ls_plan_take_share(&plan);
+    ls_plan_take_pieces(&plan);
 
     const uint32_t layers = plan.options.layer_count;
     builder b = {
@@ -744,7 +746,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
         .config = &plan.config,
         .vocab = config->vocab,
         .pieces = options->tensor_cut / plan.options.tensor_degree,
-        .n = options->sequences * options->length,
+        .n = plan.rows,
         .q = plan.config.heads * config->head_dim,
         .kv = plan.config.kv_heads * config->head_dim,
         .layer = -1,
@@ -762,6 +764,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     split_backward(arena, &plan);
     ls_plan_find_lives(&plan);
     ls_plan_place(arena, &plan);
+    ls_plan_place_pieces(&plan);
 #ifdef LS_DEBUG
     ls_plan_check(&plan);
 #endif

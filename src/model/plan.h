@@ -16,7 +16,7 @@
  *   offsets  each value lives from the first step that uses it to the last; values whose lives do
  *            not overlap share memory
  *
- * Forward, per layer (n = sequences * length rows; [] only in some families):
+ * Forward, per layer (n = sequences * length rows, or those of a piece; [] only in some families):
  *
  *   embedding                    tokens -> stream
  *   norm | add_norm              layer 0 norms the stream; later layers first add the previous
@@ -105,6 +105,24 @@
  * micro-batch to the next ("head gradient"), and the sum of what the embedding makes, in the flat
  * gradients. They are added once per leaf, after its last micro-batch: embedding + head. Between
  * stages the head's part travels (execution/executor/stage.h).
+ *
+ * Sequence cut and context group. `sequence_cut` C cuts every sequence into 2 C runs of tokens;
+ * piece i has runs i and 2 C - 1 - i of each sequence of the micro-batch, so that all pieces have
+ * the same number of pairs of a query and an earlier key:
+ *
+ *   tokens of a sequence, C = 2     | run 0   | run 1   | run 2   | run 3   |
+ *                                     piece 0   piece 1   piece 1   piece 0
+ *
+ * The plan is that of one piece: its values have `rows` rows (ls_plan_token says which tokens they
+ * are), every step runs once for each piece that a process holds, and each piece has values and
+ * gradients of its own. So what a piece gives does not depend on who holds the others, and what is
+ * summed over tokens (gradients of weights, losses) is added in the tree over pieces, once per
+ * leaf. Only attention looks beyond its piece: keys and values of all pieces are brought into the
+ * order of tokens, and their gradients are added in the tree over the pieces of the queries.
+ * Members of a context group hold consecutive pieces and exchange just these
+ * (ls_plan_context_floats).
+ *
+ *   arena   | piece 0 | piece 1 | ... | keys, values and their gradients, of all tokens |
  *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
@@ -261,6 +279,11 @@ typedef struct ls_plan_options {
     uint32_t tensor_degree, tensor_member;
     /* coefficient of the balance loss of layers with experts (compute/kernels/experts.h) */
     double balance_loss;
+    /* Pieces of each sequence while training, a power of two; 0 is read as 1: none. Above 1:
+     * float32 on a CPU, no adapter. */
+    uint32_t sequence_cut;
+    /* members of the context group, which divides sequence_cut, and whose plan this is; 0: 1 */
+    uint32_t context_degree, context_member;
     ls_plan_workspaces workspaces;
     /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
     ls_dtype activations;
@@ -283,6 +306,20 @@ typedef struct ls_plan_stage {
     int32_t din, dout; /* their gradients: sent to the stage before, received from the one after */
 } ls_plan_stage;
 
+/* Keys and values of all tokens of the micro-batch, in a plan whose sequences are cut: where they
+ * are in the arena, in floats. `cols` columns: keys, then values. */
+typedef struct ls_plan_context {
+    int64_t cols;
+    int64_t keys;      /* (sequences * length, cols), in the order of tokens */
+    int64_t gradients; /* of keys; also what a gather writes */
+    int64_t sums;      /* of `sum_count` pieces, (length, cols) each, and of one run */
+    int64_t sum_count;
+    int64_t own; /* of this member's pieces, packed; in a context group only */
+} ls_plan_context;
+
+/* Pieces that a sequence can be cut into, at most. */
+enum { LS_SEQUENCE_CUT_MAX = 8 };
+
 typedef struct ls_plan {
     /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
     ls_model_config config;
@@ -299,7 +336,12 @@ typedef struct ls_plan {
     /* first of the steps that follow the others with split_backward; else step_count */
     uint32_t first_weight_step;
     ls_plan_stage stage;
-    int64_t arena_floats; /* memory of all values in all slots */
+    uint32_t pieces;      /* of each sequence that the process holds; 1 without a sequence cut */
+    int64_t rows;         /* of a piece: of values that have a row per token */
+    int64_t run;          /* tokens of a sequence that follow each other in the rows of a piece */
+    int64_t piece_floats; /* memory of the values of one piece */
+    ls_plan_context context;
+    int64_t arena_floats; /* memory of all values of all pieces in all slots */
     int64_t slot_floats;  /* of one slot; 0 with a single one */
     /* the most that is alive at one step, a lower bound for any placement */
     int64_t live_floats;
@@ -347,6 +389,15 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
  * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf
  * included. */
 uint32_t ls_tree_buffers(uint32_t leaves);
+
+/* The token, counted over the sequences of the micro-batch, that row `row` of piece `piece` is;
+ * piece: among those that the process holds. plan->run rows from a multiple of it on are adjacent
+ * tokens. */
+int64_t ls_plan_token(const ls_plan *plan, uint32_t piece, int64_t row);
+
+/* Floats that a member gives to the others of its context group in step `step`; 0 without a group.
+ * */
+uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step);
 
 /* Floats that step `step` reduces over the members of the tensor group; 0 without a group. All
  * members have the same steps. */

@@ -17,7 +17,7 @@ static double causal_pairs(int64_t length, int64_t window)
 /* The two products of an adapter; each has two gradients of its size. */
 static double adapter_flops(const ls_plan *plan, const ls_op *op)
 {
-    const double n = (double)(plan->options.sequences * plan->options.length);
+    const double n = (double)(plan->rows * plan->pieces);
     const double rank = (double)plan->layout->adapter->rank;
     double columns = 0.0;
     for (uint32_t s = 0; s < op->segment_count; s++) {
@@ -30,9 +30,10 @@ static double adapter_flops(const ls_plan *plan, const ls_op *op)
 static double op_flops(const ls_plan *plan, const ls_op *op, bool causal)
 {
     const ls_model_config *c = &plan->config;
-    const double length = (double)plan->options.length, sequences = (double)plan->options.sequences;
+    const double length = (double)plan->options.length;
+    const double n = (double)(plan->rows * plan->pieces), sequences = n / length;
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
-        return 2.0 * sequences * length * (double)op->in_features * (double)op->out_features;
+        return 2.0 * n * (double)op->in_features * (double)op->out_features;
     }
     if (op->kind == LS_OP_EXPERT_LINEAR) {
         return 2.0 * sequences * length * (double)(c->experts_per_token * op->in_features * op->out_features);
@@ -169,7 +170,7 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
     const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
     const uint64_t arena = (uint64_t)plan->arena_floats * sizeof(float);
     ls_memory_plan memory = {.parameters = (uint64_t)plan->layout->parameter_floats * sizeof(float),
-                             .tree_buffers = ls_tree_buffers(leaves)};
+                             .tree_buffers = ls_tree_buffers(leaves) + plan->options.sequence_cut - 1};
     if (plan->options.training) {
         memory.gradients = flat;
         memory.optimizer = 2 * flat;

@@ -36,7 +36,7 @@ uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step)
     LS_ASSERT(step < plan->step_count);
     const ls_op *op = &plan->ops[plan->steps[step].op];
     const ls_phase phase = plan->steps[step].phase;
-    const uint64_t n = (uint64_t)(plan->options.sequences * plan->options.length);
+    const uint64_t n = (uint64_t)plan->rows * plan->pieces;
     if (plan->options.tensor_degree == 1) {
         return 0;
     }
@@ -53,7 +53,7 @@ uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step)
     case LS_OP_QK_NORM:
         return phase == LS_PHASE_BACKWARD_INPUT &&
                        (is_trained(plan, op->weight) || is_trained(plan, op->bias))
-                   ? 2 * (uint64_t)plan->config.head_dim
+                   ? 2 * (uint64_t)plan->config.head_dim * plan->pieces
                    : 0;
     case LS_OP_HEAD_LOSS:
         return head_floats(plan, op, n);

@@ -15,6 +15,13 @@ ls_plan_workspaces ls_plan_workspaces_or_estimates(ls_plan_workspaces given);
 /* Leaves in the plan's configuration what its member of the tensor group computes. */
 void ls_plan_take_share(ls_plan *plan);
 
+/* Sets what a plan says about pieces of sequences: how many the process holds, and their rows. */
+void ls_plan_take_pieces(ls_plan *plan);
+
+/* Adds the memory of the other pieces, and of keys and values of all tokens, to that of one piece.
+ * */
+void ls_plan_place_pieces(ls_plan *plan);
+
 /* The room of `value` in the arena in units of 4 bytes, rounded up to the alignment of offsets. */
 int64_t ls_value_span(const ls_value *value);
 

@@ -122,6 +122,43 @@ static ls_status check_group(const ls_layout *layout, const ls_plan_options *o)
     return LS_OK;
 }
 
+static ls_status check_pieces(const ls_model_config *config, const ls_layout *layout,
+                              const ls_plan_options *o)
+{
+    const uint32_t cut = o->sequence_cut, degree = o->context_degree > 1 ? o->context_degree : 1;
+    if (cut > LS_SEQUENCE_CUT_MAX || (cut & (cut - 1)) != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: train.sequence_cut is %u; it must be a power of two from 1 to %d", cut,
+                       LS_SEQUENCE_CUT_MAX);
+    }
+    if (degree > cut || cut % degree != 0 || o->context_member >= degree) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "plan: parallel.context is %u (member %u) and train.sequence_cut %u; the cut must be a "
+            "multiple of parallel.context, for example %u",
+            degree, o->context_member, cut, next_power(degree));
+    }
+    if (o->length % (2 * (int64_t)cut) != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: train.sequence_cut is %u, but the sequences have %lld tokens, which must be a "
+                       "multiple of twice the cut, %u",
+                       cut, (long long)o->length, 2 * cut);
+    }
+    if (config->experts > 0) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "plan: train.sequence_cut is %u, but layers with experts are trained with 1 only; set "
+                       "train.sequence_cut: 1",
+                       cut);
+    }
+    return layout->adapter || o->activations != LS_F32
+               ? ls_fail(
+                     LS_ERR_UNSUPPORTED,
+                     "plan: train.sequence_cut is %u, but adapters, and bf16, are trained with 1 only; set "
+                     "train.sequence_cut: 1",
+                     cut)
+               : LS_OK;
+}
+
 ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *layout,
                                 const ls_plan_options *o)
 {
@@ -162,6 +199,9 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
         return ls_fail(LS_ERR_INVALID,
                        "plan: train.tensor_cut is %u, but the vocabulary has only %lld tokens", o->tensor_cut,
                        (long long)config->vocab);
+    }
+    if (o->training && (o->sequence_cut > 1 || o->context_degree > 1)) {
+        LS_TRY(check_pieces(config, layout, o));
     }
     return o->tensor_degree > 1 ? check_group(layout, o) : LS_OK;
 }

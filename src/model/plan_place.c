@@ -427,7 +427,7 @@ static void check_adapter(const ls_plan *plan, const ls_op *op, int64_t n)
 static void check_op_shapes(const ls_plan *plan, const ls_op *op)
 {
     const ls_model_config *c = &plan->config;
-    const int64_t n = plan->options.sequences * plan->options.length;
+    const int64_t n = plan->rows;
     const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     switch (op->kind) {
     case LS_OP_LINEAR:

@@ -2,16 +2,17 @@
 /*
  * The crew: the ranks that compute one leaf together, as one member sees it.
  *
- *   stage 0   members 0 1 2 3      tensor group: each computes its pieces of every product, and
- *     |               | | | |      `reduce` adds the partial sums
+ *   stage 0   members 0 1 | 2 3    tensor groups 0 1 and 2 3: each member computes its pieces of every
+ *     |               | |   | |    product, and `reduce` adds the partial sums
+ *     |                            context groups 0 2 and 1 3: each has its pieces of every sequence
  *     v send, receive
- *   stage 1   members 0 1 2 3      the next layers
+ *   stage 1   members 0 1 | 2 3    the next layers
  *
  * The executor and the runner of stages call these functions between kernels; whoever creates the
  * crew decides what carries the bytes (shared memory: execution/parallel/crew_room.h). A process
  * that computes alone has no crew: a NULL pointer in ls_executor_batch.
  *
- * Order. All members of a tensor group make the same calls of reduce and gather in the same order.
+ * Order. All members of a group make the same calls of reduce and gather in the same order.
  * The n-th send of a stage to another on one way meets the n-th receive there; member i of a stage
  * talks to member i of the other.
  *
@@ -34,6 +35,9 @@
 
 #include <stddef.h>
 
+/* Which members take part in a sum or gather. */
+typedef enum ls_crew_group { LS_CREW_TENSOR, LS_CREW_CONTEXT, LS_CREW_GROUPS } ls_crew_group;
+
 typedef enum ls_crew_reduction { LS_CREW_SUM, LS_CREW_MAX } ls_crew_reduction;
 
 /* Activations travel to later layers, their gradients to earlier ones. */
@@ -43,12 +47,16 @@ typedef struct ls_crew {
     void *context; /* first argument of the calls */
     /* Of the tensor group: a power of two, and this member's number. */
     uint32_t tensor_degree, tensor_member;
+    /* Of the context group: the same. */
+    uint32_t context_degree, context_member;
     uint32_t stages, stage;
 
-    /* In place, over the tensor group: all members get the same bits. */
-    ls_status (*reduce)(void *context, ls_crew_reduction reduction, const ls_tensor *values);
-    /* all_out: tensor_degree * bytes, the `own` of each member in order; must not overlap own. */
-    ls_status (*gather)(void *context, const void *own, size_t bytes, void *all_out);
+    /* In place, over a group: all its members get the same bits. */
+    ls_status (*reduce)(void *context, ls_crew_group group, ls_crew_reduction reduction,
+                        const ls_tensor *values);
+    /* all_out: the `own` of each member of the group in order, `bytes` each; must not overlap own.
+     * */
+    ls_status (*gather)(void *context, ls_crew_group group, const void *own, size_t bytes, void *all_out);
     /* Sends to another stage. Returns when the values have been copied; that needs a wait only
      * while LS_CREW_SENDS_AHEAD values sent there on this way have not been received. */
     ls_status (*send)(void *context, ls_crew_way way, uint32_t to_stage, const ls_tensor *values);

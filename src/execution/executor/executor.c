@@ -9,16 +9,10 @@
 #include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
 #include "compute/kernels/rotary.h"
-#include "model/rope.h"
 
 #include <math.h>
 
 /* ---- views ---- */
-
-static int64_t plan_rows(const ls_executor *e)
-{
-    return e->plan->options.sequences * e->plan->options.length;
-}
 
 ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
 {
@@ -26,9 +20,10 @@ ls_tensor ls_executor_value(const ls_executor *e, int32_t value)
         return (ls_tensor){0};
     }
     const ls_value *v = &e->plan->values[value];
-    const bool is_per_token = v->rows % plan_rows(e) == 0;
-    const int64_t rows = is_per_token ? v->rows / plan_rows(e) * e->rows : v->rows;
-    ls_tensor t = ls_tensor_of(e->arena + ls_plan_offset(e->plan, value, e->slot), v->dtype, rows, v->cols);
+    const bool is_per_token = v->rows % e->plan->rows == 0;
+    const int64_t rows = is_per_token ? v->rows / e->plan->rows * e->rows : v->rows;
+    float *piece = e->arena + e->piece * e->plan->piece_floats;
+    ls_tensor t = ls_tensor_of(piece + ls_plan_offset(e->plan, value, e->slot), v->dtype, rows, v->cols);
     t.stride = v->stride;
     return t;
 }
@@ -96,7 +91,7 @@ ls_status ls_executor_reduce(ls_executor *e, const ls_executor_batch *batch, ls_
     const ls_crew *crew = batch->crew;
     LS_ASSERT(crew && crew->tensor_degree == o->tensor_degree && crew->tensor_member == o->tensor_member);
     LS_TRY(ls_queue_wait(e->queue));
-    return crew->reduce(crew->context, reduction, values);
+    return crew->reduce(crew->context, LS_CREW_TENSOR, reduction, values);
 }
 
 const int32_t *ls_executor_local_ids(ls_executor *e, const int32_t *ids, int64_t count, int32_t elsewhere)
@@ -112,23 +107,19 @@ const int32_t *ls_executor_local_ids(ls_executor *e, const int32_t *ids, int64_t
     return e->local;
 }
 
-/* Rows of a pass that an op treats alike: the whole sequences of a micro-batch, or, with a cache,
- * those that continue one text. */
+/* Rows of a pass that an op treats alike: the whole sequences of a micro-batch; with a cache, those
+ * that continue one text; or a run of tokens of a cut sequence. */
 typedef struct text_rows {
     int64_t first, count;
+    int64_t token; /* of row `first` */
     ls_positions positions;
     int64_t slot;
 } text_rows;
 
-static size_t first_bytes(const ls_executor *e)
-{
-    return (size_t)plan_rows(e) * sizeof *e->first;
-}
-
 /* Where records begin, in memory of the device. NULL: the batch has none. */
-static int32_t *first_of(const ls_executor *e, const ls_executor_batch *batch)
+int32_t *ls_executor_first(const ls_executor *e, const ls_executor_batch *batch)
 {
-    return batch->first ? e->first + (int64_t)e->slot * plan_rows(e) : NULL;
+    return batch->first ? e->first + (int64_t)e->slot * ls_executor_tokens(e) : NULL;
 }
 
 /* Before the first step of a micro-batch. */
@@ -137,17 +128,45 @@ static ls_status bring_first(ls_executor *e, const ls_executor_batch *batch)
     if (!batch->first) {
         return LS_OK;
     }
-    LS_DCHECK(ls_first_is_valid(batch->first, plan_rows(e), e->plan->options.length));
-    return ls_queue_move(e->queue, first_of(e, batch), batch->first, first_bytes(e));
+    LS_DCHECK(ls_first_is_valid(batch->first, ls_executor_tokens(e), e->plan->options.length));
+    return ls_queue_move(e->queue, ls_executor_first(e, batch), batch->first,
+                         (size_t)ls_executor_tokens(e) * sizeof *e->first);
+}
+
+ls_executor_batch ls_executor_piece(ls_executor *e, const ls_executor_batch *batch, uint32_t piece)
+{
+    ls_executor_batch own = *batch;
+    LS_DCHECK(piece < e->plan->pieces);
+    e->piece = piece;
+    own.gradients = batch->piece_gradients ? batch->piece_gradients[piece] : batch->gradients;
+    return own;
 }
 
 typedef ls_status (*text_fn)(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
                              const text_rows *text);
 
+static ls_status each_run(ls_executor *e, const ls_op *op, const ls_executor_batch *batch, text_fn run)
+{
+    const ls_plan *plan = e->plan;
+    const int32_t *first = ls_executor_first(e, batch);
+    text_rows text = {.count = plan->run};
+    for (text.first = 0; text.first < e->rows; text.first += plan->run) {
+        text.token = ls_plan_token(plan, e->piece, text.first);
+        text.positions = (ls_positions){.length = plan->run,
+                                        .past = text.token % plan->options.length,
+                                        .first = first ? first + text.token : NULL};
+        LS_TRY(run(e, op, batch, &text));
+    }
+    return LS_OK;
+}
+
 static ls_status each_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch, text_fn run)
 {
     text_rows text = {.count = e->rows,
-                      .positions = {.length = e->plan->options.length, .first = first_of(e, batch)}};
+                      .positions = {.length = e->plan->options.length, .first = ls_executor_first(e, batch)}};
+    if (e->plan->options.sequence_cut > 1) {
+        return each_run(e, op, batch, run);
+    }
     if (!e->cache) {
         return run(e, op, batch, &text);
     }
@@ -157,7 +176,7 @@ static ls_status each_text(ls_executor *e, const ls_op *op, const ls_executor_ba
         text.positions = (ls_positions){.length = span->count, .past = span->past};
         text.slot = span->slot;
         LS_TRY(run(e, op, batch, &text));
-        text.first += span->count;
+        text.token = text.first += span->count;
     }
     return LS_OK;
 }
@@ -173,7 +192,7 @@ static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_b
     const ls_tensor positions = ls_executor_parameter_view(e, weights, op->bias);
     const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
     const int32_t *tokens =
-        ls_executor_local_ids(e, batch->tokens + text->first, text->count, LS_TOKEN_ELSEWHERE);
+        ls_executor_local_ids(e, batch->tokens + text->token, text->count, LS_TOKEN_ELSEWHERE);
     LS_TRY(ls_embedding_forward(e->queue, tokens, &table, &positions, &text->positions, &out));
     return ls_executor_reduce(e, batch, LS_CREW_SUM, &out);
 }
@@ -181,6 +200,17 @@ static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_b
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     return each_text(e, op, batch, embed_text);
+}
+
+static ls_status scatter_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
+                              const text_rows *text)
+{
+    const ls_tensor dtable = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
+    const ls_tensor dpositions = common_gradient_view(e, batch, op->bias);
+    const ls_tensor dout = ls_tensor_rows(ls_executor_value(e, op->dout[0]), text->first, text->count);
+    const int32_t *tokens =
+        ls_executor_local_ids(e, batch->tokens + text->token, text->count, LS_TOKEN_ELSEWHERE);
+    return ls_embedding_backward(e->queue, tokens, &dout, &text->positions, &dtable, &dpositions);
 }
 
 static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -195,10 +225,7 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
             LS_TRY(ls_fill(e->queue, &dpositions, 0.0f));
         }
     }
-    const ls_tensor dout = ls_executor_value(e, op->dout[0]);
-    const ls_positions positions = {.length = e->plan->options.length, .first = first_of(e, batch)};
-    const int32_t *tokens = ls_executor_local_ids(e, batch->tokens, dout.rows, LS_TOKEN_ELSEWHERE);
-    LS_TRY(ls_embedding_backward(e->queue, tokens, &dout, &positions, &dtable, &dpositions));
+    LS_TRY(each_text(e, op, batch, scatter_text));
     if (op->dweight == LS_NONE || batch->more) {
         return LS_OK;
     }
@@ -516,7 +543,7 @@ static ls_status rotary_backward(ls_executor *e, const ls_op *op, const ls_execu
     return each_text(e, op, batch, rotate_text_backward);
 }
 
-static ls_attention attention_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+ls_attention ls_executor_attention(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     const ls_model_config *config = &e->plan->config;
     return (ls_attention){
@@ -527,14 +554,14 @@ static ls_attention attention_of(const ls_executor *e, const ls_op *op, const ls
         .head_dim = config->head_dim,
         .window = op->window,
         .scale = (float)(1.0 / sqrt((double)config->head_dim)),
-        .first = first_of(e, batch),
+        .first = ls_executor_first(e, batch),
     };
 }
 
 /* in[0] (or din[0]) holds queries and keys; in[1] (or din[1]) is the fused projection, where the
  * values follow the queries and keys. */
-static void attention_views(const ls_executor *e, const int32_t value[2], ls_tensor *q, ls_tensor *k,
-                            ls_tensor *v)
+void ls_executor_attention_views(const ls_executor *e, const int32_t value[2], ls_tensor *q, ls_tensor *k,
+                                 ls_tensor *v)
 {
     const qk_columns c = qk_columns_of(e);
     const ls_tensor qk = ls_executor_value(e, value[0]), qkv = ls_executor_value(e, value[1]);
@@ -548,11 +575,11 @@ static void attention_views(const ls_executor *e, const int32_t value[2], ls_ten
 static ls_status attend_text(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
                              const text_rows *text)
 {
-    ls_attention attention = attention_of(e, op, batch);
+    ls_attention attention = ls_executor_attention(e, op, batch);
     attention.sequences = 1;
     attention.length = text->count;
     ls_tensor q, k, v;
-    attention_views(e, op->in, &q, &k, &v);
+    ls_executor_attention_views(e, op->in, &q, &k, &v);
     q = ls_tensor_rows(q, text->first, text->count);
     k = ls_tensor_rows(k, text->first, text->count);
     v = ls_tensor_rows(v, text->first, text->count);
@@ -572,19 +599,19 @@ static ls_status attention_forward(ls_executor *e, const ls_op *op, const ls_exe
     if (e->cache) {
         return each_text(e, op, batch, attend_text);
     }
-    const ls_attention attention = attention_of(e, op, batch);
+    const ls_attention attention = ls_executor_attention(e, op, batch);
     ls_tensor q, k, v;
-    attention_views(e, op->in, &q, &k, &v);
+    ls_executor_attention_views(e, op->in, &q, &k, &v);
     const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
     return ls_attention_forward(e->queue, &attention, &q, &k, &v, &out, &lse);
 }
 
 static ls_status attention_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_attention attention = attention_of(e, op, batch);
+    const ls_attention attention = ls_executor_attention(e, op, batch);
     ls_tensor q, k, v, dq, dk, dv;
-    attention_views(e, op->in, &q, &k, &v);
-    attention_views(e, op->din, &dq, &dk, &dv);
+    ls_executor_attention_views(e, op->in, &q, &k, &v);
+    ls_executor_attention_views(e, op->din, &dq, &dk, &dv);
     const ls_tensor out = ls_executor_value(e, op->out[0]), lse = ls_executor_value(e, op->stats[0]);
     const ls_tensor dout = ls_executor_value(e, op->dout[0]), workspace = ls_executor_value(e, op->workspace);
     return ls_attention_backward(e->queue, &attention, &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv,
@@ -675,116 +702,19 @@ ls_status ls_executor_step(ls_executor *e, const ls_executor_batch *batch, uint3
     const ls_op *op = &e->plan->ops[step.op];
     const op_fn run = op_table[op->kind].phase[step.phase];
     LS_ASSERT(run && "the plan has a phase that this op does not have");
+    LS_ASSERT(e->plan->options.sequence_cut == 1 || batch->piece_gradients);
     LS_DCHECK(batch->slot < e->plan->options.slots);
     e->slot = batch->slot;
     if (index == 0) {
         LS_TRY(bring_first(e, batch));
     }
-    return run(e, op, batch);
-}
-
-/* ---- plan options ---- */
-
-static int64_t attention_workspace(const void *queue, int64_t sequences, int64_t length,
-                                   const ls_model_config *config, int64_t window)
-{
-    return ls_attention_workspace_floats(queue, &(ls_attention){.sequences = sequences,
-                                                                .length = length,
-                                                                .heads = config->heads,
-                                                                .kv_heads = config->kv_heads,
-                                                                .head_dim = config->head_dim,
-                                                                .window = window});
-}
-
-static int64_t norm_workspace(const void *queue, int64_t n, int64_t cols, int64_t groups)
-{
-    return ls_norm_workspace_floats(queue, n, cols, groups);
-}
-
-/* Rows of logits on a GPU: products of 8,192 rows keep it busy, and their gradient is added to the
- * head's weight gradient seldom enough. */
-enum { CUDA_LOGITS_ROWS = 8192, CUDA_LOGITS_ALIGN = 64 };
-
-ls_plan_options ls_executor_plan_options(const ls_queue *queue, ls_dtype activations)
-{
-    const bool cuda = queue && ls_queue_device(queue) == LS_DEVICE_CUDA;
-    return (ls_plan_options){
-        .tensor_cut = 1,
-        .workspaces = {.context = queue,
-                       .norm = norm_workspace,
-                       .linear = ls_linear_workspace_floats,
-                       .attention = attention_workspace},
-        .activations = activations,
-        .logits_rows = cuda ? CUDA_LOGITS_ROWS : 0,
-        .logits_align = cuda ? CUDA_LOGITS_ALIGN : 0,
-    };
-}
-
-/* ---- life ---- */
-
-static ls_status rope_tables_init(ls_executor *e, int64_t positions)
-{
-    const ls_model_config *config = &e->plan->config;
-    if (!config->rotary) {
-        return LS_OK;
+    if (e->plan->options.sequence_cut > 1 && op->kind == LS_OP_ATTENTION) {
+        return step.phase == LS_PHASE_FORWARD ? ls_executor_context_forward(e, op, batch)
+                                              : ls_executor_context_backward(e, op, batch);
     }
-    const int64_t half = config->head_dim / 2;
-    const size_t bytes = (size_t)(positions * half) * sizeof(float);
-    void *memory = NULL, *staging = NULL;
-    LS_TRY(ls_device_alloc(e->queue, 2 * bytes, &memory));
-    e->rope_bytes = 2 * bytes;
-    e->cosine = ls_tensor_f32(memory, positions, half);
-    e->sine = ls_tensor_f32((float *)memory + positions * half, positions, half);
-    LS_TRY(ls_shared_alloc(e->queue, 2 * bytes, &staging));
-    ls_rope_tables(config, positions, staging, (float *)staging + positions * half);
-    ls_status status = ls_queue_move(e->queue, memory, staging, 2 * bytes);
-    if (status == LS_OK) {
-        status = ls_queue_wait(e->queue);
+    for (uint32_t piece = 0; piece < e->plan->pieces; piece++) {
+        const ls_executor_batch own = ls_executor_piece(e, batch, piece);
+        LS_TRY(run(e, op, &own));
     }
-    ls_shared_free(e->queue, staging, 2 * bytes);
-    return status;
-}
-
-ls_status ls_executor_init(ls_executor *e, ls_queue *queue, const ls_plan *plan, int64_t positions)
-{
-    if (plan->config.experts > 0 && ls_queue_device(queue) != LS_DEVICE_CPU) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "models of the family %s run on the CPU only in this version",
-                       ls_family_name(plan->config.family));
-    }
-    *e = (ls_executor){.queue = queue, .plan = plan};
-    e->rows = plan_rows(e);
-    e->arena_bytes = (size_t)plan->arena_floats * sizeof(float);
-    void *memory = NULL;
-    LS_TRY(ls_device_alloc(queue, e->arena_bytes, &memory));
-    e->arena = memory;
-    ls_status status = ls_device_alloc(queue, plan->options.slots * first_bytes(e), &memory);
-    if (status == LS_OK) {
-        e->first = memory;
-        status = rope_tables_init(e, positions);
-    }
-    if (status == LS_OK && plan->options.tensor_degree > 1) {
-        status = ls_device_alloc(queue, first_bytes(e), &memory);
-        e->local = status == LS_OK ? memory : NULL;
-    }
-    if (status != LS_OK) {
-        ls_executor_release(e);
-    }
-    return status;
-}
-
-void ls_executor_release(ls_executor *e)
-{
-    if (e->arena) {
-        ls_device_free(e->queue, e->arena, e->arena_bytes);
-    }
-    if (e->first) {
-        ls_device_free(e->queue, e->first, e->plan->options.slots * first_bytes(e));
-    }
-    if (e->local) {
-        ls_device_free(e->queue, e->local, first_bytes(e));
-    }
-    if (e->cosine.data) {
-        ls_device_free(e->queue, e->cosine.data, e->rope_bytes);
-    }
-    *e = (ls_executor){0};
+    return LS_OK;
 }

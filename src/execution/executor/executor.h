@@ -44,9 +44,11 @@ typedef struct ls_executor {
     size_t rope_bytes;
     int32_t *first;     /* device memory, owned: that of the batch, per slot and token */
     int32_t *local;     /* owned, in a tensor group: ids in the part of the vocabulary */
+    int32_t *targets;   /* owned, with a sequence cut: of the rows of a piece, then their losses */
     ls_kv_cache *cache; /* borrowed; set while generating, else NULL */
     int64_t rows;       /* of the current pass: those of its spans, else all of the plan */
     uint32_t slot;      /* of the current pass */
+    uint32_t piece;     /* of the sequences: whose values are meant */
     bool has_ended;     /* the gradients of the head and the table were added: the leaf is over */
 } ls_executor;
 
@@ -64,6 +66,8 @@ typedef struct ls_executor_batch {
     /* flat, in the layout of the plan and the type of its activations (ls_state_weights) */
     const void *weights;
     float *gradients; /* flat; NULL unless training */
+    /* With a sequence cut, in place of `gradients`: flat ones for each piece of the process. */
+    float *const *piece_gradients;
     /* add weight gradients to the existing ones instead of replacing them */
     bool accumulate;
     /* other micro-batches will be added to these gradients: what is added once per leaf waits */

@@ -64,7 +64,7 @@ static ls_tensor gradient_of(const ls_executor *e, const ls_op *op, const ls_exe
 
 /* Logits exist for chunk_rows tokens at a time: each chunk is computed, replaced by its own
  * gradient and consumed before the next one. */
-ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+static ls_status run_chunks(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     ls_linear linear = head_linear(e, op->weight, batch->weights);
     const ls_tensor hidden = ls_executor_value(e, op->in[0]), dhidden = ls_executor_value(e, op->din[0]);
@@ -90,6 +90,25 @@ ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op, const ls_exe
         }
     }
     return dhidden.data ? ls_executor_reduce(e, batch, LS_CREW_SUM, &dhidden) : LS_OK;
+}
+
+/* The targets of a piece are brought into the order of its rows, its losses into that of tokens. */
+ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    if (e->plan->options.sequence_cut == 1) {
+        return run_chunks(e, op, batch);
+    }
+    ls_executor_batch own = *batch;
+    own.targets = e->targets;
+    own.losses = (float *)(void *)(e->targets + e->rows);
+    for (int64_t row = 0; row < e->rows; row++) {
+        e->targets[row] = batch->targets[ls_plan_token(e->plan, e->piece, row)];
+    }
+    LS_TRY(run_chunks(e, op, &own));
+    for (int64_t row = 0; row < e->rows; row++) {
+        batch->losses[ls_plan_token(e->plan, e->piece, row)] = own.losses[row];
+    }
+    return LS_OK;
 }
 
 ls_status ls_executor_logits(ls_executor *e, const void *weights, const ls_tensor *hidden,

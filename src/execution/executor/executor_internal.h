@@ -3,6 +3,7 @@
 #ifndef LS_EXECUTION_EXECUTOR_EXECUTOR_INTERNAL_H
 #define LS_EXECUTION_EXECUTOR_EXECUTOR_INTERNAL_H
 
+#include "compute/kernels/attention.h"
 #include "execution/executor/executor.h"
 
 /* A flat buffer in the layout of the plan. Kernels take mutable views; their headers say which of
@@ -11,6 +12,12 @@ typedef struct ls_flat {
     void *data; /* NULL: absent */
     ls_dtype dtype;
 } ls_flat;
+
+/* Tokens of a micro-batch. */
+static inline int64_t ls_executor_tokens(const ls_executor *e)
+{
+    return e->plan->options.sequences * e->plan->options.length;
+}
 
 ls_flat ls_executor_weights(const ls_executor *e, const void *weights);
 ls_flat ls_executor_gradients(const ls_executor_batch *batch);
@@ -36,6 +43,25 @@ LS_MUST_CHECK ls_status ls_executor_reduce(ls_executor *e, const ls_executor_bat
  * `elsewhere` in place of the others; negative ones are kept. Without a group: ids. Overwrites
  * those of the call before. */
 const int32_t *ls_executor_local_ids(ls_executor *e, const int32_t *ids, int64_t count, int32_t elsewhere);
+
+/* The batch as piece `piece` of the sequences sees it; values are those of this piece from now on.
+ * */
+ls_executor_batch ls_executor_piece(ls_executor *e, const ls_executor_batch *batch, uint32_t piece);
+
+/* The token of the micro-batch at which each of its records begins, in memory of the device. NULL:
+ * the batch has none. */
+int32_t *ls_executor_first(const ls_executor *e, const ls_executor_batch *batch);
+
+/* Attention of all pieces of cut sequences that the process holds. */
+LS_MUST_CHECK ls_status ls_executor_context_forward(ls_executor *e, const ls_op *op,
+                                                    const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_context_backward(ls_executor *e, const ls_op *op,
+                                                     const ls_executor_batch *batch);
+
+/* The queries, keys and values in values value[0] and value[1] of the plan. */
+void ls_executor_attention_views(const ls_executor *e, const int32_t value[2], ls_tensor *q, ls_tensor *k,
+                                 ls_tensor *v);
+ls_attention ls_executor_attention(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch);
 
 LS_MUST_CHECK ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op,
                                                  const ls_executor_batch *batch);

@@ -13,8 +13,11 @@ static ls_status receive_stream(ls_executor *e, const ls_executor_batch *batch, 
     }
     const ls_crew *crew = batch->crew;
     const uint32_t step = way == LS_CREW_FORWARD ? crew->stages - 1 : 1;
-    const ls_tensor values = ls_executor_value(e, value);
-    return crew->receive(crew->context, way, (crew->stage + step) % crew->stages, &values);
+    for (e->piece = 0; e->piece < e->plan->pieces; e->piece++) {
+        const ls_tensor values = ls_executor_value(e, value);
+        LS_TRY(crew->receive(crew->context, way, (crew->stage + step) % crew->stages, &values));
+    }
+    return LS_OK;
 }
 
 static ls_status send_stream(ls_executor *e, const ls_executor_batch *batch, ls_crew_way way, int32_t value)
@@ -24,9 +27,12 @@ static ls_status send_stream(ls_executor *e, const ls_executor_batch *batch, ls_
     }
     const ls_crew *crew = batch->crew;
     const uint32_t step = way == LS_CREW_FORWARD ? 1 : crew->stages - 1;
-    const ls_tensor values = ls_executor_value(e, value);
     LS_TRY(ls_queue_wait(e->queue));
-    return crew->send(crew->context, way, (crew->stage + step) % crew->stages, &values);
+    for (e->piece = 0; e->piece < e->plan->pieces; e->piece++) {
+        const ls_tensor values = ls_executor_value(e, value);
+        LS_TRY(crew->send(crew->context, way, (crew->stage + step) % crew->stages, &values));
+    }
+    return LS_OK;
 }
 
 static void take_spans(ls_executor *e, const ls_executor_batch *batch)

@@ -9,14 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a member gives to one of its groups. */
+typedef struct room_share {
+    _Alignas(64) ls_word given; /* chunks */
+    /* what its newest two chunks are for, by parity */
+    _Atomic uint64_t asks[2];
+} room_share;
+
 typedef struct room_member {
     /* the attempt it has entered */
     _Alignas(64) _Atomic uint64_t attempt;
-    _Alignas(64) ls_word given; /* chunks */
     _Alignas(64) ls_word met;
-    /* what its newest two chunks are for, by parity */
-    _Atomic uint64_t asks[2];
+    room_share shares[LS_CREW_GROUPS];
 } room_member;
+
+/* A group, as this member sees it: the members first, first + step, ... of the crew. */
+typedef struct room_group {
+    uint32_t degree, first, step;
+    uint32_t given; /* chunks, by this member */
+} room_group;
 
 typedef struct room_channel {
     _Alignas(64) ls_word sent; /* written by the sender */
@@ -38,7 +49,8 @@ struct ls_crew_room {
     room_channel *channels; /* LS_CREW_WAYS per member, by sender */
     char *chunks, *values;
     uint64_t attempt;
-    uint32_t given, met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
+    room_group groups[LS_CREW_GROUPS];
+    uint32_t met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
     uint64_t late_count; /* waits that were recorded */
     uint8_t flight_slot;
     ls_crew_room_stats stats;
@@ -52,7 +64,7 @@ static uint64_t padded(uint64_t bytes)
 static uint64_t bytes_of_one(uint32_t size, uint64_t value_bytes)
 {
     return sizeof(room_head) + size * (sizeof(room_member) + LS_CREW_WAYS * sizeof(room_channel)) +
-           size * UINT64_C(2) * LS_CREW_CHUNK_BYTES +
+           size * UINT64_C(2) * LS_CREW_GROUPS * LS_CREW_CHUNK_BYTES +
            (uint64_t)size * LS_CREW_WAYS * LS_CREW_SENDS_AHEAD * padded(value_bytes);
 }
 
@@ -180,10 +192,11 @@ static room_channel *channel_from(const ls_crew_room *room, uint32_t member, ls_
     return &room->channels[member * LS_CREW_WAYS + (uint32_t)way];
 }
 
-/* The member with the same tensor number in another stage of this crew. */
+/* The member with the same numbers in another stage of this crew. */
 static uint32_t member_at(const ls_crew_room *room, uint32_t stage)
 {
-    return stage * room->crew.tensor_degree + room->crew.tensor_member;
+    const uint32_t in_stage = room->crew.tensor_degree * room->crew.context_degree;
+    return stage * in_stage + room->self % in_stage;
 }
 
 /* The stage that a value on this way goes to from `stage`; stages are a ring, because a stage may
@@ -204,8 +217,11 @@ void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
 {
     room_member *own = &room->members[room->self];
     room->attempt = attempt;
-    room->given = room->met = 0;
-    ls_word_post(&own->given, 0);
+    room->met = 0;
+    for (uint32_t group = 0; group < LS_CREW_GROUPS; group++) {
+        room->groups[group].given = 0;
+        ls_word_post(&own->shares[group].given, 0);
+    }
     ls_word_post(&own->met, 0);
     for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
         room->sent[way] = room->received[way] = 0;
@@ -250,32 +266,35 @@ static void copy_part(const ls_tensor *view, int64_t first, int64_t count, float
 
 /* ---- sums and gathers ---- */
 
-static char *chunk_of(const ls_crew_room *room, uint32_t member, uint32_t number)
+/* Chunk `number` that member `member` of the crew gives to its group `group`. */
+static char *chunk_of(const ls_crew_room *room, uint32_t member, ls_crew_group group, uint32_t number)
 {
-    return room->chunks + (size_t)(2 * member + (number & 1)) * LS_CREW_CHUNK_BYTES;
+    const size_t share = (size_t)member * LS_CREW_GROUPS + (size_t)group;
+    return room->chunks + (2 * share + (number & 1)) * LS_CREW_CHUNK_BYTES;
 }
 
-/* The first member of this rank's tensor group. */
-static uint32_t group_first(const ls_crew_room *room)
+static float *own_chunk(const ls_crew_room *room, ls_crew_group group, uint32_t number)
 {
-    return room->crew.stage * room->crew.tensor_degree;
+    return (float *)(void *)chunk_of(room, room->self, group, number);
 }
 
 enum { ASK_GATHER = 2 }; /* after the reductions */
 
 /* Announces the chunk that this member has written, and waits for those of the group. */
-static ls_status give_chunk(ls_crew_room *room, uint32_t kind, uint64_t bytes)
+static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t kind, uint64_t bytes)
 {
-    room_member *own = &room->members[room->self];
-    const uint32_t number = room->given + 1, first = group_first(room);
+    room_share *own = &room->members[room->self].shares[group];
+    room_group *g = &room->groups[group];
+    const uint32_t number = ++g->given;
     const uint64_t ask = (uint64_t)kind << 56 | bytes;
     atomic_store(&own->asks[number & 1], ask);
     ls_word_post(&own->given, number);
-    room->given = number;
     room->stats.reduced_bytes += bytes;
-    for (uint32_t of = first; of < first + room->crew.tensor_degree; of++) {
-        LS_TRY(await((room_wait){room, &room->members[of].given, number, of, "its share of a sum"}));
-        const uint64_t other = atomic_load(&room->members[of].asks[number & 1]);
+    for (uint32_t i = 0; i < g->degree; i++) {
+        const uint32_t of = g->first + i * g->step;
+        room_share *share = &room->members[of].shares[group];
+        LS_TRY(await((room_wait){room, &share->given, number, of, "its share of a sum"}));
+        const uint64_t other = atomic_load(&share->asks[number & 1]);
         if (other != ask) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
             return ls_fail(LS_ERR_MISMATCH, "exchange %u of the step: %s %s %llu bytes, %s %s %llu bytes",
@@ -300,16 +319,18 @@ static inline float combine(ls_crew_reduction reduction, float *v, uint32_t degr
     return v[0];
 }
 
-enum { TENSOR_DEGREE_MAX = 64 };
+enum { DEGREE_MAX = 64 };
 
 /* Adds up the chunks of the group into the first `count` floats of this member's own chunk's twin,
  * `out`. */
-static void combine_chunks(const ls_crew_room *room, ls_crew_reduction reduction, int64_t count, float *out)
+static void combine_chunks(const ls_crew_room *room, ls_crew_group group, ls_crew_reduction reduction,
+                           int64_t count, float *out)
 {
-    const uint32_t degree = room->crew.tensor_degree, first = group_first(room);
-    const float *in[TENSOR_DEGREE_MAX];
+    const room_group *g = &room->groups[group];
+    const uint32_t degree = g->degree;
+    const float *in[DEGREE_MAX];
     for (uint32_t i = 0; i < degree; i++) {
-        in[i] = (const float *)(const void *)chunk_of(room, first + i, room->given);
+        in[i] = (const float *)(const void *)chunk_of(room, g->first + i * g->step, group, g->given);
     }
     if (degree == 2 && reduction == LS_CREW_SUM) {
         for (int64_t k = 0; k < count; k++) {
@@ -324,7 +345,7 @@ static void combine_chunks(const ls_crew_room *room, ls_crew_reduction reduction
         return;
     }
     for (int64_t k = 0; k < count; k++) {
-        float v[TENSOR_DEGREE_MAX];
+        float v[DEGREE_MAX];
         for (uint32_t i = 0; i < degree; i++) {
             v[i] = in[i][k];
         }
@@ -332,43 +353,46 @@ static void combine_chunks(const ls_crew_room *room, ls_crew_reduction reduction
     }
 }
 
-static ls_status reduce(void *context, ls_crew_reduction reduction, const ls_tensor *values)
+static ls_status reduce(void *context, ls_crew_group group, ls_crew_reduction reduction,
+                        const ls_tensor *values)
 {
     ls_crew_room *room = context;
+    const room_group *g = &room->groups[group];
     enum { CHUNK_FLOATS = LS_CREW_CHUNK_BYTES / sizeof(float), BLOCK_FLOATS = 1024 };
     const int64_t total = values->rows * values->cols;
     LS_DCHECK(values->dtype == LS_F32);
-    for (int64_t at = 0; at < total && room->crew.tensor_degree > 1; at += CHUNK_FLOATS) {
+    for (int64_t at = 0; at < total && g->degree > 1; at += CHUNK_FLOATS) {
         const int64_t count = total - at < CHUNK_FLOATS ? total - at : CHUNK_FLOATS;
-        float *own = (float *)(void *)chunk_of(room, room->self, room->given + 1);
+        float *own = own_chunk(room, group, g->given + 1);
         copy_part(values, at, count, own, false);
-        LS_TRY(give_chunk(room, (uint32_t)reduction, (uint64_t)count * sizeof(float)));
+        LS_TRY(give_chunk(room, group, (uint32_t)reduction, (uint64_t)count * sizeof(float)));
         if (values->stride == values->cols) {
-            combine_chunks(room, reduction, count, (float *)values->data + at);
+            combine_chunks(room, group, reduction, count, (float *)values->data + at);
             continue;
         }
         /* The chunk before is free: the others have given this one, so they have read that one. */
-        float *sum = (float *)(void *)chunk_of(room, room->self, room->given + 1);
-        combine_chunks(room, reduction, count, sum);
+        float *sum = own_chunk(room, group, g->given + 1);
+        combine_chunks(room, group, reduction, count, sum);
         copy_part(values, at, count, sum, true);
     }
     return LS_OK;
 }
 
-static ls_status gather(void *context, const void *own, size_t bytes, void *all_out)
+static ls_status gather(void *context, ls_crew_group group, const void *own, size_t bytes, void *all_out)
 {
     ls_crew_room *room = context;
-    const uint32_t degree = room->crew.tensor_degree, first = group_first(room);
-    if (degree == 1) {
+    const room_group *g = &room->groups[group];
+    if (g->degree == 1) {
         memcpy(all_out, own, bytes);
         return LS_OK;
     }
     for (size_t at = 0; at < bytes; at += LS_CREW_CHUNK_BYTES) {
         const size_t count = bytes - at < LS_CREW_CHUNK_BYTES ? bytes - at : LS_CREW_CHUNK_BYTES;
-        memcpy(chunk_of(room, room->self, room->given + 1), (const char *)own + at, count);
-        LS_TRY(give_chunk(room, ASK_GATHER, count));
-        for (uint32_t i = 0; i < degree; i++) {
-            memcpy((char *)all_out + i * bytes + at, chunk_of(room, first + i, room->given), count);
+        memcpy(own_chunk(room, group, g->given + 1), (const char *)own + at, count);
+        LS_TRY(give_chunk(room, group, ASK_GATHER, count));
+        for (uint32_t i = 0; i < g->degree; i++) {
+            const uint32_t of = g->first + i * g->step;
+            memcpy((char *)all_out + i * bytes + at, chunk_of(room, of, group, g->given), count);
         }
     }
     return LS_OK;
@@ -438,7 +462,7 @@ static void place_areas(ls_crew_room *room)
     room->members = (room_member *)(void *)(room->head + 1);
     room->channels = (room_channel *)(void *)(room->members + room->size);
     room->chunks = (char *)(room->channels + (size_t)room->size * LS_CREW_WAYS);
-    room->values = room->chunks + (size_t)room->size * 2 * LS_CREW_CHUNK_BYTES;
+    room->values = room->chunks + (size_t)room->size * 2 * LS_CREW_GROUPS * LS_CREW_CHUNK_BYTES;
 }
 
 ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **room_out)
@@ -453,11 +477,20 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
     room->size = ls_mesh_crew(options->mesh);
     room->self = options->rank - ls_mesh_leader(options->mesh, options->rank);
     const uint32_t tensor = options->mesh.tensor > 0 ? options->mesh.tensor : 1;
-    LS_ASSERT(tensor <= TENSOR_DEGREE_MAX && (tensor & (tensor - 1)) == 0);
+    const uint32_t contexts = options->mesh.context > 0 ? options->mesh.context : 1;
+    const uint32_t stage = room->place.pipeline * tensor * contexts;
+    LS_ASSERT(tensor <= DEGREE_MAX && (tensor & (tensor - 1)) == 0);
+    LS_ASSERT(contexts <= DEGREE_MAX && (contexts & (contexts - 1)) == 0);
+    room->groups[LS_CREW_TENSOR] =
+        (room_group){.degree = tensor, .first = stage + room->place.context * tensor, .step = 1};
+    room->groups[LS_CREW_CONTEXT] =
+        (room_group){.degree = contexts, .first = stage + room->place.tensor, .step = tensor};
     room->crew = (ls_crew){.context = room,
                            .tensor_degree = tensor,
                            .tensor_member = room->place.tensor,
-                           .stages = room->size / tensor,
+                           .context_degree = contexts,
+                           .context_member = room->place.context,
+                           .stages = room->size / (tensor * contexts),
                            .stage = room->place.pipeline,
                            .reduce = reduce,
                            .gather = gather,

@@ -5,11 +5,11 @@
  *
  *   +------------+
  *   | head       | a word to sleep on while members come
- *   | members    | per member: attempt, chunks given, meetings reached, what it asks for
+ *   | members    | per member: attempt, meetings reached; per group chunks given, what it asks for
  *   | channels   | per member and way: values sent to the same member of the next or previous
  *   |            | stage, and received by it
  *   +------------+
- *   | chunks     | per member two of LS_CREW_CHUNK_BYTES, for sums and gathers
+ *   | chunks     | per member and group two of LS_CREW_CHUNK_BYTES, for sums and gathers
  *   | values     | per channel LS_CREW_SENDS_AHEAD of value_bytes
  *   +------------+
  *

@@ -26,7 +26,7 @@ uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local
 /* The largest value that stages exchange: the stream of a micro-batch. */
 static uint64_t value_bytes(const ls_plan *plan)
 {
-    return (uint64_t)(plan->options.sequences * plan->options.length * plan->config.width) * sizeof(float);
+    return (uint64_t)(plan->rows * plan->config.width) * sizeof(float);
 }
 
 uint64_t ls_data_parallel_room_bytes(const ls_plan *plan, ls_mesh mesh, uint32_t local_parts)

@@ -12,21 +12,25 @@ static uint32_t degree(uint32_t value)
 
 uint32_t ls_mesh_crew(ls_mesh mesh)
 {
-    return degree(mesh.tensor) * degree(mesh.pipeline);
+    return degree(mesh.tensor) * degree(mesh.context) * degree(mesh.pipeline);
 }
 
 ls_mesh_place ls_mesh_place_of(ls_mesh mesh, uint32_t rank)
 {
-    const uint32_t tensor = degree(mesh.tensor), pipeline = degree(mesh.pipeline);
-    return (ls_mesh_place){
-        .tensor = rank % tensor, .pipeline = rank / tensor % pipeline, .data = rank / (tensor * pipeline)};
+    const uint32_t tensor = degree(mesh.tensor), context = degree(mesh.context);
+    const uint32_t stage = tensor * context, pipeline = degree(mesh.pipeline);
+    return (ls_mesh_place){.tensor = rank % tensor,
+                           .context = rank / tensor % context,
+                           .pipeline = rank / stage % pipeline,
+                           .data = rank / (stage * pipeline)};
 }
 
 uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place)
 {
-    const uint32_t tensor = degree(mesh.tensor), pipeline = degree(mesh.pipeline);
-    LS_DCHECK(place.tensor < tensor && place.pipeline < pipeline);
-    return (place.data * pipeline + place.pipeline) * tensor + place.tensor;
+    const uint32_t tensor = degree(mesh.tensor), context = degree(mesh.context);
+    const uint32_t pipeline = degree(mesh.pipeline);
+    LS_DCHECK(place.tensor < tensor && place.context < context && place.pipeline < pipeline);
+    return ((place.data * pipeline + place.pipeline) * context + place.context) * tensor + place.tensor;
 }
 
 uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank)
@@ -44,7 +48,7 @@ ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint
 const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME_BYTES])
 {
     const ls_mesh_place place = ls_mesh_place_of(mesh, rank);
-    char pipeline[24] = "", tensor[24] = "";
+    char pipeline[20] = "", context[20] = "", tensor[20] = "";
     if (ls_mesh_crew(mesh) == 1) {
         snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u", rank);
         return text_out;
@@ -52,9 +56,13 @@ const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME
     if (mesh.pipeline > 1) {
         snprintf(pipeline, sizeof pipeline, ", pp %u", place.pipeline);
     }
+    if (mesh.context > 1) {
+        snprintf(context, sizeof context, ", cp %u", place.context);
+    }
     if (mesh.tensor > 1) {
         snprintf(tensor, sizeof tensor, ", tp %u", place.tensor);
     }
-    snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u (dp %u%s%s)", rank, place.data, pipeline, tensor);
+    snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u (dp %u%s%s%s)", rank, place.data, pipeline, context,
+             tensor);
     return text_out;
 }

@@ -2,9 +2,9 @@
 /*
  * The mesh: how the ranks of a run divide model and batch between them. Pure arithmetic.
  *
- * Axes from inner to outer: tensor (tp), pipeline (pp), data (dp). Ranks with the same dp
- * coordinate are a crew: they compute the same leaves together (execution/executor/crew.h). The
- * dp coordinate chooses the leaves.
+ * Axes from inner to outer: tensor (tp), context (cp), pipeline (pp), data (dp). Ranks with the
+ * same dp coordinate are a crew: they compute the same leaves together (execution/executor/crew.h).
+ * The dp coordinate chooses the leaves.
  *
  *   tensor 2, pipeline 2, 8 ranks          tp 0   tp 1
  *                           dp 0   pp 0  |  0      1
@@ -26,12 +26,12 @@
 
 /* Degrees of the inner axes, >= 1; 0 counts as 1. */
 typedef struct ls_mesh {
-    uint32_t tensor, pipeline;
+    uint32_t tensor, pipeline, context;
 } ls_mesh;
 
 /* Coordinates of a rank. */
 typedef struct ls_mesh_place {
-    uint32_t tensor, pipeline, data;
+    uint32_t tensor, context, pipeline, data;
 } ls_mesh_place;
 
 /* Number of ranks in a crew. The number of ranks of the run is a multiple of it. */
@@ -45,7 +45,7 @@ uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank);
 ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint32_t rank);
 
 /* "rank 5 (dp 1, pp 0, tp 1)", with the axes that are divided; "rank 5" without a mesh. */
-enum { LS_MESH_NAME_BYTES = 64 };
+enum { LS_MESH_NAME_BYTES = 96 };
 const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME_BYTES]);
 
 #endif

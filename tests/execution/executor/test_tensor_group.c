@@ -6,6 +6,7 @@
  */
 #include "test.h"
 
+#include "base/assert.h"
 #include "base/random.h"
 #include "execution/executor/executor.h"
 
@@ -141,13 +142,15 @@ static void combine(const group *g, ls_crew_reduction reduction)
 }
 
 /* The last member to come adds for all. */
-static ls_status reduce(void *context, ls_crew_reduction reduction, const ls_tensor *values)
+static ls_status reduce(void *context, ls_crew_group group_kind, ls_crew_reduction reduction,
+                        const ls_tensor *values)
 {
     member *m = context;
     group *g = m->group;
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += DEADLINE_S;
+    LS_ASSERT(group_kind == LS_CREW_TENSOR);
     m->reduced += (uint64_t)(values->rows * values->cols);
     pthread_mutex_lock(&g->lock);
     const uint64_t round = g->round;

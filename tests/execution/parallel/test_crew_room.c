@@ -129,7 +129,7 @@ static ls_status reduce_all(member *m, const ls_crew *crew, ls_crew_room *room)
         for (int64_t i = 0; i < values.rows * COLS; i++) {
             data[i / COLS * values.stride + i % COLS] = number(crew->tensor_member, i);
         }
-        status = crew->reduce(crew->context, reduction, &values);
+        status = crew->reduce(crew->context, LS_CREW_TENSOR, reduction, &values);
         for (int64_t i = 0; i < values.rows * COLS && status == LS_OK; i += 7) {
             const float is = data[i / COLS * values.stride + i % COLS];
             MUST(m, is == tree(0, crew->tensor_degree, i, reduction));
@@ -160,7 +160,7 @@ static ls_status gather_all(member *m, const ls_crew *crew, ls_crew_room *room)
     for (int64_t i = 0; i < COUNT; i++) {
         own[i] = number(crew->tensor_member, i);
     }
-    const ls_status status = crew->gather(crew->context, own, COUNT * sizeof *own, all);
+    const ls_status status = crew->gather(crew->context, LS_CREW_TENSOR, own, COUNT * sizeof *own, all);
     for (uint32_t of = 0; of < crew->tensor_degree && status == LS_OK; of++) {
         for (int64_t i = 0; i < COUNT; i += 997) {
             MUST(m, all[of * COUNT + i] == number(of, i));
@@ -256,7 +256,7 @@ static ls_status raise_fence(member *m, const ls_crew *crew, ls_crew_room *room)
         atomic_store(&m->w->abort, 1); /* and never takes part */
         return LS_FENCED;
     }
-    return crew->reduce(crew->context, LS_CREW_SUM, &value);
+    return crew->reduce(crew->context, LS_CREW_TENSOR, LS_CREW_SUM, &value);
 }
 
 static void room_ends_waits_at_a_fence(void **state)
@@ -272,7 +272,7 @@ static ls_status disagree(member *m, const ls_crew *crew, ls_crew_room *room)
     float x[2] = {1.0f, 2.0f};
     const ls_tensor value = ls_tensor_f32(x, 1, 1 + m->rank);
     (void)room;
-    return crew->reduce(crew->context, LS_CREW_SUM, &value);
+    return crew->reduce(crew->context, LS_CREW_TENSOR, LS_CREW_SUM, &value);
 }
 
 static void room_names_members_that_disagree(void **state)
