@@ -29,8 +29,10 @@ static ls_status open_regular(const char *path, int *fd_out, size_t *bytes_out)
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
-        return ls_fail(LS_ERR_INVALID, "%s is %s, a regular file is needed", path,
-                       S_ISDIR(info.st_mode) ? "a folder" : "not a regular file");
+        return ls_fail(LS_ERR_INVALID,
+                       S_ISDIR(info.st_mode) ? "%s is a folder, and a file is needed"
+                                             : "%s is not a regular file",
+                       path);
     }
     *fd_out = fd;
     *bytes_out = (size_t)info.st_size;
