@@ -577,6 +577,16 @@ static void server_reads_what_a_job_wrote(void **state)
     ls_text_release(&answer);
 }
 
+static int ask_for_history(int job)
+{
+    char request[128];
+    snprintf(request, sizeof request,
+             "GET /v1/jobs/%d/metrics?points=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", job);
+    const int fd = connect_unix();
+    assert_int_equal(send(fd, request, strlen(request), 0), strlen(request));
+    return fd;
+}
+
 /* More runs than histories there are, each of several slices: all are read to their end. */
 static void server_reads_more_histories_than_it_keeps(void **state)
 {
@@ -589,16 +599,18 @@ static void server_reads_more_histories_than_it_keeps(void **state)
     write_file("metrics.jsonl", ls_text_string(&lines), "w");
     int fds[RUNS];
     for (int i = 0; i < RUNS; i++) {
-        char request[128];
-        snprintf(request, sizeof request,
-                 "GET /v1/jobs/%d/metrics?points=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-                 100 + i);
-        fds[i] = connect_unix();
-        assert_int_equal(send(fds[i], request, strlen(request), 0), strlen(request));
+        fds[i] = ask_for_history(100 + i);
     }
     for (int i = 0; i < RUNS; i++) {
         ls_text_clear(&answer);
         read_answer(fds[i], NULL, &answer);
+        /* On a slow machine the time for one request is over before the end: then one asks again. */
+        for (int more = 0; more < 10 && !strstr(ls_text_string(&answer), "\"is_whole\":true"); more++) {
+            close(fds[i]);
+            fds[i] = ask_for_history(100 + i);
+            ls_text_clear(&answer);
+            read_answer(fds[i], NULL, &answer);
+        }
         assert_non_null(strstr(ls_text_string(&answer), " 200 OK"));
         assert_non_null(strstr(ls_text_string(&answer), "\"is_whole\":true"));
         assert_non_null(strstr(ls_text_string(&answer), "\"points\":[[20000,"));
