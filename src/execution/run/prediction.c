@@ -40,7 +40,15 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
         return;
     }
     const ls_run_train *train = &session->run.train;
-    const ls_own_run run = {.plan = &session->plan,
+    const ls_mesh mesh = ls_session_mesh(session);
+    if (mesh.tensor > 1 && mesh.pipeline > 1) {
+        snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
+                 "the step time of stages that are tensor groups, too, can't be predicted yet");
+        return;
+    }
+    const ls_own_run run = {.plan = mesh.tensor > 1 ? session->own_plans : &session->plan,
+                            .pipeline = mesh.pipeline > 1 ? &session->pipeline : NULL,
+                            .scratch = arena,
                             .leaves = (uint32_t)train->leaves,
                             .micro_batches =
                                 (uint32_t)(train->global_batch / train->leaves / train->micro_batch),

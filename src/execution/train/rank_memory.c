@@ -35,12 +35,12 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     cost.imbalance = ranks > 1 ? (double)cost.leaves_max * crews / leaves : 1.0;
     cost.idle = 1.0 - 1.0 / cost.imbalance;
     cost.gradient_bytes = cost.buffers * m->gradients;
-    const uint64_t work = m->activations + m->logits + m->other;
     const uint64_t process = ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
-    cost.rank_bytes = cost.buffers_max * m->gradients + work + process;
+    cost.rank_bytes = cost.buffers_max * m->gradients + session->work_bytes_max + process;
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
-    cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes + ranks * (work + process) +
-                      side_work + session->snapshot_bytes;
+    cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes +
+                      (crews > 0 ? crews : 1) * session->work_bytes_crew + ranks * process + side_work +
+                      session->snapshot_bytes;
     /* the trainer is a separate process, and the sums have a separate buffer */
     if (ranks > 1 || session->is_gang) {
         cost.host_bytes += session->process_bytes + (uint64_t)session->layout.float_count * sizeof(float);

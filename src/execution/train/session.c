@@ -216,58 +216,6 @@ static void plan_snapshot(ls_session *session)
     session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
 }
 
-ls_mesh ls_session_mesh(const ls_session *session)
-{
-    const ls_run_parallel *parallel = &session->run.parallel;
-    return (ls_mesh){.tensor = (uint32_t)parallel->tensor, .pipeline = (uint32_t)parallel->pipeline};
-}
-
-uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks)
-{
-    const uint64_t align = 64, bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks);
-    return (bytes + align - 1) / align * align;
-}
-
-uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks)
-{
-    return ls_session_rooms_at(session, local_ranks) +
-           ls_data_parallel_room_bytes(&session->plan, ls_session_mesh(session), local_ranks);
-}
-
-static ls_pipeline pipeline_of(const ls_run_file *run)
-{
-    const int schedule = run->parallel.schedule;
-    return (ls_pipeline){
-        .kind = schedule == LS_RUN_ZERO_BUBBLE ? LS_PIPELINE_ZERO_BUBBLE : LS_PIPELINE_ONE_BY_ONE,
-        .stages = (uint32_t)run->parallel.pipeline,
-        .chunks = schedule == LS_RUN_INTERLEAVED && run->parallel.pipeline > 1 ? LS_RUN_CHUNKS : 1,
-        .micro_batches = (uint32_t)(run->train.global_batch / run->train.leaves / run->train.micro_batch)};
-}
-
-/* member: a rank's number in its crew. */
-static ls_status build_own_plans(ls_session *session, uint32_t member)
-{
-    const ls_mesh mesh = ls_session_mesh(session);
-    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
-    session->pipeline = pipeline_of(&session->run);
-    session->own_plans = &session->plan;
-    if (ls_mesh_crew(mesh) == 1) {
-        return LS_OK;
-    }
-    ls_plan whole = session->plan; /* of all layers; its stages have pieces of them */
-    whole.options.tensor_degree = mesh.tensor;
-    whole.options.tensor_member = place.tensor;
-    session->own_plans = ls_arena_new(session->arena, ls_plan, session->pipeline.chunks);
-    if (mesh.pipeline == 1) {
-        return ls_plan_build(session->arena, &session->config, &session->layout, &whole.options,
-                             session->own_plans);
-    }
-    LS_TRY(ls_pipeline_check(&session->pipeline));
-    session->pipeline_list = ls_pipeline_list(session->arena, &session->pipeline, place.pipeline);
-    return ls_plan_build_stage(session->arena, &whole, &session->pipeline, place.pipeline,
-                               session->pipeline_list, session->own_plans);
-}
-
 static ls_status build_plan(ls_session *session, uint32_t member)
 {
     const ls_run_file *run = &session->run;
@@ -280,7 +228,7 @@ static ls_status build_plan(ls_session *session, uint32_t member)
     options.tensor_cut = (uint32_t)run->train.tensor_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    LS_TRY(build_own_plans(session, member));
+    LS_TRY(ls_session_build_own_plans(session, member));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
     session->process_bytes =
@@ -592,17 +540,24 @@ static void describe_gradients(const ls_session *session, ls_text *text)
 static void describe_private(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
-    const uint32_t ranks = session->ranks;
-    char note[128], each[32] = "";
-    if (ranks > 1) {
+    const uint32_t ranks = session->ranks, crew = ls_mesh_crew(ls_session_mesh(session));
+    char note[128], each[64] = "";
+    if (session->pipeline_list) {
+        snprintf(each, sizeof each, ", up to %u times in each of %u ranks", session->own_plans->options.slots,
+                 ranks);
+    } else if (ranks > 1) {
         snprintf(each, sizeof each, " in each of %u ranks", ranks);
     }
     snprintf(note, sizeof note, "%" PRIu64 " sequence%s of %" PRIu64 " token%s at once%s",
              session->run.train.micro_batch, plural(session->run.train.micro_batch),
              session->run.model.context, plural(session->run.model.context), each);
-    describe_row(text, "activations", ranks * m->activations, note);
-    describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
-    describe_row(text, "tables", ranks * m->other, "");
+    if (crew > 1) {
+        describe_row(text, "activations and tables", ranks / crew * session->work_bytes_crew, note);
+    } else {
+        describe_row(text, "activations", ranks * m->activations, note);
+        describe_row(text, "logits", ranks * m->logits, "one chunk at a time");
+        describe_row(text, "tables", ranks * m->other, "");
+    }
     if (session->snapshot_bytes > 0 && !ls_session_is_on_gpu(session)) {
         describe_row(text, "snapshot", session->snapshot_bytes,
                      "checkpoints are written from it while steps continue");

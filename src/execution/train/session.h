@@ -66,7 +66,10 @@ typedef struct ls_session {
     ls_plan *own_plans;
     ls_pipeline pipeline;
     const ls_pipeline_work *pipeline_list; /* of its stage; NULL: a single stage */
-    ls_memory_plan memory;
+    ls_memory_plan memory;                 /* of a process that computes alone */
+    /* arenas, slots included, tables and tokens: of the rank that has the most, and of all ranks
+     * that compute a leaf together */
+    uint64_t work_bytes_max, work_bytes_crew;
     uint64_t evaluation_bytes, generation_bytes; /* not part of the memory plan */
     /* a second copy of parameters and moments, for saving while steps continue; 0: steps wait */
     uint64_t snapshot_bytes;

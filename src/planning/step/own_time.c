@@ -272,7 +272,12 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
                        .phase = plan->steps[step].phase,
                        .accumulate = accumulate,
                        .rows = (double)(plan->options.sequences * plan->options.length)};
+    const double reduced_bytes = (double)(ls_plan_reduced_floats(plan, step) * sizeof(float));
     add_step(&s, terms_s);
+    if (reduced_bytes > 0.0) {
+        terms_s[LS_TERM_TENSOR] +=
+            ls_calibration_exchange_s(m->calibration, plan->options.tensor_degree, reduced_bytes);
+    }
 }
 
 double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan, uint32_t step,
@@ -297,7 +302,7 @@ double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan
 /* Ranks that compute a leaf together, and how many such groups there are. */
 static uint32_t crew_of(const ls_own_run *run)
 {
-    return run->pipeline ? run->pipeline->stages : 1;
+    return run->plan->options.tensor_degree * (run->pipeline ? run->pipeline->stages : 1);
 }
 
 static uint32_t crews_of(const ls_own_run *run)

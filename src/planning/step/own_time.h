@@ -13,6 +13,9 @@
  * A rank shares the machine with the others: times are those of `ranks` processes at once
  * (planning/hardware/calibration.h).
  *
+ * Tensor groups. The plan of a member has its part of the work; sums over the members are term
+ * `tensor`. A leaf is computed by all of them together.
+ *
  * Stages. With a pipeline, ranks compute a leaf together, and the lists that they follow
  * (model/pipeline.h) are followed with the times of their passes: matmul, attention and elementwise
  * are those of the stage that idles least, `pipeline` its copies of what stages exchange, `bubble`
@@ -42,8 +45,8 @@ typedef struct ls_own_run {
     uint32_t ranks;         /* processes on this machine, 1..leaves */
     uint32_t threads;       /* of each */
     bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
-    /* of the stages that compute a leaf together, `micro_batches` of them; NULL: each rank has all
-     * layers. It needs a plan with all layers and `scratch` for its tables. */
+    /* of the stages that compute a leaf of `micro_batches` together, with a plan of all layers and
+     * `scratch` for tables; NULL: each rank has all layers */
     const ls_pipeline *pipeline;
     ls_arena *scratch;
     /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them

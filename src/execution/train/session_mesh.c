@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How the ranks of a session divide the model, and what each of them works with. */
+#include "execution/parallel/data_parallel.h"
+#include "execution/train/session_internal.h"
+#include "model/plan_stage.h"
+
+ls_mesh ls_session_mesh(const ls_session *session)
+{
+    const ls_run_parallel *parallel = &session->run.parallel;
+    return (ls_mesh){.tensor = (uint32_t)parallel->tensor, .pipeline = (uint32_t)parallel->pipeline};
+}
+
+uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks)
+{
+    const uint64_t align = 64, bytes = ls_data_parallel_exchange_bytes(&session->layout, local_ranks);
+    return (bytes + align - 1) / align * align;
+}
+
+uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks)
+{
+    return ls_session_rooms_at(session, local_ranks) +
+           ls_data_parallel_room_bytes(&session->plan, ls_session_mesh(session), local_ranks);
+}
+
+static ls_pipeline pipeline_of(const ls_run_file *run)
+{
+    const int schedule = run->parallel.schedule;
+    return (ls_pipeline){
+        .kind = schedule == LS_RUN_ZERO_BUBBLE ? LS_PIPELINE_ZERO_BUBBLE : LS_PIPELINE_ONE_BY_ONE,
+        .stages = (uint32_t)run->parallel.pipeline,
+        .chunks = schedule == LS_RUN_INTERLEAVED && run->parallel.pipeline > 1 ? LS_RUN_CHUNKS : 1,
+        .micro_batches = (uint32_t)(run->train.global_batch / run->train.leaves / run->train.micro_batch)};
+}
+
+/* The plans of a rank, one per chunk of its stage. member: its number in its crew; *list_out is
+ * untouched with a single stage. */
+static ls_status build_plans_of(ls_session *session, ls_arena *arena, uint32_t member,
+                                const ls_pipeline_work **list_out, ls_plan **plans_out)
+{
+    const ls_mesh mesh = ls_session_mesh(session);
+    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
+    ls_plan whole = session->plan; /* of all layers; its stages have pieces of them */
+    whole.options.tensor_degree = mesh.tensor;
+    whole.options.tensor_member = place.tensor;
+    *plans_out = ls_arena_new(arena, ls_plan, session->pipeline.chunks);
+    if (mesh.pipeline == 1) {
+        return ls_plan_build(arena, &session->config, &session->layout, &whole.options, *plans_out);
+    }
+    LS_TRY(ls_pipeline_check(&session->pipeline));
+    *list_out = ls_pipeline_list(arena, &session->pipeline, place.pipeline);
+    return ls_plan_build_stage(arena, &whole, &session->pipeline, place.pipeline, *list_out, *plans_out);
+}
+
+static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
+{
+    uint64_t bytes = 0;
+    for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
+        const ls_memory_plan memory = ls_plan_memory(&plans[chunk], 1);
+        bytes += memory.activations + memory.logits + memory.other;
+    }
+    return bytes;
+}
+
+static ls_status measure_work(ls_session *session)
+{
+    const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
+    for (uint32_t member = 0; member < crew; member++) {
+        ls_arena scratch = {0};
+        const ls_pipeline_work *list = NULL;
+        ls_plan *plans = NULL;
+        const ls_status status = build_plans_of(session, &scratch, member, &list, &plans);
+        const uint64_t bytes = status == LS_OK ? work_bytes_of(session, plans) : 0;
+        ls_arena_release(&scratch);
+        LS_TRY(status);
+        session->work_bytes_max = bytes > session->work_bytes_max ? bytes : session->work_bytes_max;
+        session->work_bytes_crew += bytes;
+    }
+    return LS_OK;
+}
+
+ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
+{
+    session->pipeline = pipeline_of(&session->run);
+    if (ls_mesh_crew(ls_session_mesh(session)) == 1) {
+        session->own_plans = &session->plan;
+        session->work_bytes_max = session->work_bytes_crew = work_bytes_of(session, &session->plan);
+        return LS_OK;
+    }
+    LS_TRY(measure_work(session));
+    return build_plans_of(session, session->arena, member, &session->pipeline_list, &session->own_plans);
+}
