@@ -2,6 +2,8 @@
 /* Building the ops, values and steps. Placement is plan_place.c, accounting plan_account.c. */
 #include "model/plan_layer.h"
 
+#include "base/pieces.h"
+
 #include <string.h>
 
 enum {
@@ -12,10 +14,6 @@ enum {
     LAYER_STEPS_MAX = 60,
     OUTER_MAX = 12
 };
-
-/* Target size of a chunk of logits in bytes. Larger chunks touch the head's weight gradient less
- * often, smaller ones need less memory. */
-static const int64_t LOGITS_FLOATS = 16 << 20;
 
 /* ---- parameters ---- */
 
@@ -50,9 +48,9 @@ static layer_parameters layer_parameters_of(const builder *b)
 
 /* ---- workspaces ---- */
 
-static int64_t norm_floats(const builder *b, int64_t cols, int64_t groups)
+static int64_t norm_floats(const builder *b, int64_t rows, int64_t cols, int64_t groups)
 {
-    return b->plan->options.workspaces.norm(b->plan->options.workspaces.context, b->n, cols, groups);
+    return b->plan->options.workspaces.norm(b->plan->options.workspaces.context, rows, cols, groups);
 }
 
 static int64_t attention_floats(const builder *b)
@@ -66,14 +64,7 @@ static int64_t attention_floats(const builder *b)
 
 /* ---- single ops ---- */
 
-typedef struct norm_values {
-    int32_t normed, mean, rstd; /* what the norm makes */
-    int32_t weight, bias;       /* parameters */
-} norm_values;
-
-/* The norm of value `sum`, which the same op computes as the sum of two values if addends is not
- * NULL. */
-static int32_t add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_values n)
+int32_t ls_plan_add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_values n)
 {
     const int32_t index = add_op(b, addends ? LS_OP_ADD_NORM : LS_OP_NORM);
     ls_op *op = op_at(b, index);
@@ -85,6 +76,7 @@ static int32_t add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_
     op->stats[1] = n.rstd;
     op->weight = n.weight;
     op->bias = n.bias;
+    op->backward_input_cut = b->pieces;
     return index;
 }
 
@@ -149,7 +141,7 @@ static int32_t add_dropout(builder *b, int32_t in, int which, int32_t *dropped)
  * the first forward pass. */
 static linear_ops with_adapter(builder *b, int32_t linear, int which, layer_values *v)
 {
-    linear_ops ops = {linear, LS_NONE, LS_NONE, LS_NONE};
+    linear_ops ops = linear_alone(linear);
     ls_op found = *op_at(b, linear);
     if (found.weight_in_out) { /* gpt2: one tensor for all segments */
         found.segment_count = 1;
@@ -203,15 +195,15 @@ static void add_attention_values(builder *b, layer_values *v)
     }
     v->attended = add_value(b, "attention", b->n, b->q);
     v->lse = add_float_value(b, "attention lse", b->n, c->heads);
-    v->projected = add_value(b, "attention branch", b->n, c->width);
+    v->projected = add_value(b, "attention branch", b->own, c->width);
 }
 
 static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mean, int32_t *rstd)
 {
     const bool first = which == 1;
-    *normed = add_value(b, first ? "normed 1" : "normed 2", b->n, b->config->width);
-    *mean = b->config->rms_norm ? LS_NONE : add_float_value(b, first ? "mean 1" : "mean 2", b->n, 1);
-    *rstd = add_float_value(b, first ? "rstd 1" : "rstd 2", b->n, 1);
+    *normed = add_value(b, first ? "normed 1" : "normed 2", b->own, b->config->width);
+    *mean = b->config->rms_norm ? LS_NONE : add_float_value(b, first ? "mean 1" : "mean 2", b->own, 1);
+    *rstd = add_float_value(b, first ? "rstd 1" : "rstd 2", b->own, 1);
 }
 
 /* Rows of the MLP: all experts' together. */
@@ -234,15 +226,16 @@ static int32_t add_activated_value(builder *b)
 /* A full set. stream: given for layer 0 and for clones, else LS_NONE. */
 static layer_values add_layer_values(builder *b, int32_t stream, int32_t down)
 {
-    layer_values v = {.stream = stream != LS_NONE ? stream : add_value(b, "stream", b->n, b->config->width)};
+    layer_values v = {.stream =
+                          stream != LS_NONE ? stream : add_value(b, "stream", b->own, b->config->width)};
     add_norm_values(b, 1, &v.normed_1, &v.mean_1, &v.rstd_1);
     add_attention_values(b, &v);
-    v.middle = add_value(b, "middle stream", b->n, b->config->width);
+    v.middle = add_value(b, "middle stream", b->own, b->config->width);
     add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
     v.experts = ls_plan_expert_values(b);
     v.up = add_up_value(b);
     v.activated = add_activated_value(b);
-    v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->n, b->config->width);
+    v.down = down != LS_NONE ? down : add_value(b, "MLP branch", b->own, b->config->width);
     for (int i = 0; i < LINEAR_COUNT; i++) {
         v.low[i] = v.dropped[i] = LS_NONE;
     }
@@ -281,10 +274,13 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
 static void add_attention_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const ls_model_config *c = b->config;
-    const int32_t qkv = add_linear(b, v->normed_1, v->qkv, p->qkv, p->qkv_bias);
+    int32_t gather, scatter;
+    const int32_t normed = ls_plan_gather(b, v->normed_1, &gather);
+    const int32_t qkv = add_linear(b, normed, v->qkv, p->qkv, p->qkv_bias);
     set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
     set_cut(b, qkv, LS_LINEAR_SPLIT_OUT);
     ops->linears[QKV] = with_adapter(b, qkv, QKV, v);
+    ops->linears[QKV].gather = gather;
     ops->qk_norm = LS_NONE;
     if (c->qk_norm) {
         ops->qk_norm = add_op(b, LS_OP_QK_NORM);
@@ -309,9 +305,11 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     attention->out[0] = v->attended;
     attention->stats[0] = v->lse;
     attention->window = ls_model_config_window(c, b->layer);
-    const int32_t project = add_linear(b, v->attended, v->projected, p->project, p->project_bias);
+    const int32_t branch = ls_plan_scatter(b, v->projected, p->project_bias, &scatter);
+    const int32_t project = add_linear(b, v->attended, branch, p->project, p->project_bias);
     set_cut(b, project, LS_LINEAR_SPLIT_IN);
     ops->linears[PROJECT] = with_adapter(b, project, PROJECT, v);
+    ops->linears[PROJECT].scatter = scatter;
 }
 
 static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, layer_ops *ops)
@@ -321,18 +319,23 @@ static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, 
         ls_plan_expert_ops(b, v, p, ops);
         return;
     }
-    const int32_t up = add_linear(b, v->normed_2, v->up, p->up, p->up_bias);
+    int32_t gather, scatter;
+    const int32_t normed = ls_plan_gather(b, v->normed_2, &gather);
+    const int32_t up = add_linear(b, normed, v->up, p->up, p->up_bias);
     if (c->swiglu) {
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
     set_cut(b, up, LS_LINEAR_SPLIT_OUT);
     ops->linears[UP] = with_adapter(b, up, UP, v);
+    ops->linears[UP].gather = gather;
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
-    const int32_t down = add_linear(b, v->activated, v->down, p->down, p->down_bias);
+    const int32_t branch = ls_plan_scatter(b, v->down, p->down_bias, &scatter);
+    const int32_t down = add_linear(b, v->activated, branch, p->down, p->down_bias);
     set_cut(b, down, LS_LINEAR_SPLIT_IN);
     ops->linears[DOWN] = with_adapter(b, down, DOWN, v);
+    ops->linears[DOWN].scatter = scatter;
 }
 
 /*
@@ -344,18 +347,34 @@ static layer_ops add_layer_ops(builder *b, layer_values *v, const layer_values *
 {
     const layer_parameters p = layer_parameters_of(b);
     layer_ops ops;
-    ops.norm_1 = add_norm(b, v->stream, before ? (int32_t[]){before->middle, before->down} : NULL,
-                          (norm_values){v->normed_1, v->mean_1, v->rstd_1, p.norm_1, p.norm_1_bias});
+    ops.norm_1 = ls_plan_add_norm(b, v->stream, before ? (int32_t[]){before->middle, before->down} : NULL,
+                                  (norm_values){v->normed_1, v->mean_1, v->rstd_1, p.norm_1, p.norm_1_bias});
     add_attention_ops(b, v, &p, &ops);
-    ops.norm_2 = add_norm(b, v->middle, middle_kept ? NULL : (int32_t[]){v->stream, v->projected},
-                          (norm_values){v->normed_2, v->mean_2, v->rstd_2, p.norm_2, p.norm_2_bias});
+    ops.norm_2 = ls_plan_add_norm(b, v->middle, middle_kept ? NULL : (int32_t[]){v->stream, v->projected},
+                                  (norm_values){v->normed_2, v->mean_2, v->rstd_2, p.norm_2, p.norm_2_bias});
     add_mlp_ops(b, v, &p, &ops);
     return ops;
 }
 
 /* ---- gradients ---- */
 
-static void set_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool accumulate)
+/* What the gradient of a norm over rows of the stream needs. With a canonical cut: the largest
+ * piece's, and the sums of each piece. */
+static int64_t row_norm_floats(const builder *b, const ls_op *op)
+{
+    const int64_t width = b->config->width;
+    const uint32_t pieces = b->pieces;
+    int64_t most = 0;
+    for (uint32_t i = 0; i < pieces; i++) {
+        const int64_t first = ls_piece_first(b->own, pieces, i), end = ls_piece_first(b->own, pieces, i + 1);
+        const int64_t floats = norm_floats(b, end - first, width, 1);
+        most = floats > most ? floats : most;
+    }
+    const int64_t gradients = op->bias != LS_NONE ? 2 : 1;
+    return most + (b->plan->options.tensor_cut > 1 ? pieces * gradients * width : 0);
+}
+
+void ls_plan_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool accumulate)
 {
     ls_op *op = op_at(b, index);
     const bool joins = op->kind == LS_OP_ADD_NORM;
@@ -364,7 +383,7 @@ static void set_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool 
     op->dout[0] = joins ? (accumulate ? b->dstream : LS_NONE) : dnormed;
     op->dout[1] = joins ? dnormed : LS_NONE;
     op->accumulate_din = accumulate;
-    op->workspace = add_scratch(b, "norm workspace", norm_floats(b, b->config->width, 1));
+    op->workspace = add_scratch(b, "norm workspace", row_norm_floats(b, op));
 }
 
 /* The gradient of the stream changes before the linear's weight gradient is made of it. */
@@ -381,6 +400,16 @@ static int32_t add_copy(builder *b, int32_t from)
  * dropped. */
 static void set_linear_gradients(builder *b, linear_ops *ops, int32_t din, int32_t dout)
 {
+    if (ops->scatter != LS_NONE) {
+        const int32_t all = add_value(b, "d gathered", b->n, b->config->width);
+        set_pair(b, ops->scatter, all, dout);
+        dout = all;
+    }
+    if (ops->gather != LS_NONE) {
+        const int32_t partial = add_value(b, "d partial", b->n, b->plan->values[din].cols);
+        set_pair(b, ops->gather, din, partial);
+        din = partial;
+    }
     if (b->plan->options.split_backward && dout == b->dstream) {
         ops->copy = add_copy(b, dout);
         dout = op_at(b, ops->copy)->out[0];
@@ -413,35 +442,38 @@ static void set_attention_gradients(builder *b, layer_ops *ops)
     set_pair(b, ops->rotary, dqk, dqk);
     set_pair(b, ops->qk_norm, dqkv, dqk);
     if (c->qk_norm) {
-        const int64_t q = norm_floats(b, b->q, c->heads), k = norm_floats(b, b->kv, c->kv_heads);
+        const int64_t q = norm_floats(b, b->n, b->q, c->heads);
+        const int64_t k = norm_floats(b, b->n, b->kv, c->kv_heads);
         const int64_t sums = b->plan->options.tensor_cut > 1 ? 2 * b->pieces * c->head_dim : 0;
         op_at(b, ops->qk_norm)->workspace = add_scratch(b, "qk norm workspace", sums + (q > k ? q : k));
     }
-    const int32_t dnormed = add_value(b, "d normed 1", b->n, c->width);
+    const int32_t dnormed = add_value(b, "d normed 1", b->own, c->width);
     set_linear_gradients(b, &ops->linears[QKV], dnormed, dqkv);
-    set_norm_gradients(b, ops->norm_1, dnormed, true);
+    ls_plan_norm_gradients(b, ops->norm_1, dnormed, true);
 }
 
 static void set_mlp_gradients(builder *b, const layer_values *v, layer_ops *ops)
 {
     if (b->config->experts > 0) {
-        set_norm_gradients(b, ops->norm_2, ls_plan_expert_gradients(b, v, ops), true);
+        ls_plan_norm_gradients(b, ops->norm_2, ls_plan_expert_gradients(b, v, ops), true);
         return;
     }
     const int32_t dactivated = add_value(b, "d activated", b->n, b->config->ffn);
     const int32_t dup = b->config->swiglu ? v->up : dactivated; /* in place, see the header */
-    const int32_t dnormed = add_value(b, "d normed 2", b->n, b->config->width);
+    const int32_t dnormed = add_value(b, "d normed 2", b->own, b->config->width);
     set_linear_gradients(b, &ops->linears[DOWN], dactivated, b->dstream);
     set_pair(b, ops->activate, dup, dactivated);
     set_linear_gradients(b, &ops->linears[UP], dnormed, dup);
-    set_norm_gradients(b, ops->norm_2, dnormed, true);
+    ls_plan_norm_gradients(b, ops->norm_2, dnormed, true);
 }
 
 /* ---- steps ---- */
 
 static void add_linear_forward(builder *b, const linear_ops *ops)
 {
+    add_step(b, LS_PHASE_FORWARD, ops->gather);
     add_step(b, LS_PHASE_FORWARD, ops->linear);
+    add_step(b, LS_PHASE_FORWARD, ops->scatter);
     add_step(b, LS_PHASE_FORWARD, ops->dropout);
     add_step(b, LS_PHASE_FORWARD, ops->adapter);
 }
@@ -469,16 +501,19 @@ static void add_forward_steps(builder *b, const layer_ops *ops, bool with_down)
     }
 }
 
-/* again: what the adapter reads is dropped again first. */
+/* again: what the linear reads is gathered, and what the adapter reads dropped, again first. */
 static void add_linear_backward(builder *b, const linear_ops *ops, bool again)
 {
+    add_step(b, LS_PHASE_FORWARD, again ? ops->gather : LS_NONE);
     add_step(b, LS_PHASE_FORWARD, again ? ops->dropout : LS_NONE);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->scatter);
     add_step(b, LS_PHASE_FORWARD, ops->copy);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->adapter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->dropout);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->gather);
 }
 
 static void add_mlp_backward(builder *b, const layer_ops *ops, bool lazily)
@@ -517,113 +552,6 @@ static void add_backward_steps(builder *b, const layer_ops *ops)
 }
 
 /* ---- the whole ---- */
-
-static int32_t add_embedding(builder *b)
-{
-    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
-    const int32_t index = add_op(b, LS_OP_EMBEDDING);
-    const int32_t stream = add_value(b, "embedded", b->n, b->config->width);
-    op_at(b, index)->out[0] = stream;
-    op_at(b, index)->weight =
-        find_parameter(b, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
-    op_at(b, index)->bias = find_parameter(b, "transformer.wpe.weight");
-    add_step(b, LS_PHASE_FORWARD, index);
-    return index;
-}
-
-static int32_t add_final_norm(builder *b, const layer_values *last)
-{
-    const bool gpt2 = b->config->family == LS_FAMILY_GPT2;
-    const int32_t sum = add_value(b, "final stream", b->n, b->config->width);
-    const int32_t mean = b->config->rms_norm ? LS_NONE : add_float_value(b, "final mean", b->n, 1);
-    const int32_t rstd = add_float_value(b, "final rstd", b->n, 1);
-    b->plan->hidden = add_value(b, "hidden", b->n, b->config->width);
-    const int32_t weight = find_parameter(b, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
-    const int32_t bias = find_parameter(b, "transformer.ln_f.bias");
-    const int32_t index = add_norm(b, sum, (int32_t[]){last->middle, last->down},
-                                   (norm_values){b->plan->hidden, mean, rstd, weight, bias});
-    add_step(b, LS_PHASE_FORWARD, index);
-    return index;
-}
-
-/* Tokens whose logits exist at once: a function of the device and these two sizes only, because it
- * affects the bits. */
-static int64_t chunk_rows_of(const ls_plan_options *options, int64_t rows, int64_t vocab)
-{
-    const int64_t fitting = options->logits_rows > 0 ? options->logits_rows : LOGITS_FLOATS / vocab / 64 * 64;
-    const int64_t most = fitting < 64 ? 64 : fitting;
-    if (rows <= most) {
-        return rows;
-    }
-    /* Chunks of nearly equal size, multiples of 64, so that the last one is not tiny. */
-    const int64_t chunks = (rows + most - 1) / most;
-    const int64_t even = (rows + chunks - 1) / chunks;
-    return (even + 63) / 64 * 64;
-}
-
-/* What the head needs beside the logits when the vocabulary is cut. */
-static void add_head_scratch(builder *b, ls_op *op)
-{
-    const ls_plan_options *o = &b->plan->options;
-    op->backward_input_cut = b->pieces;
-    if (o->tensor_degree > 1) {
-        op->stats[0] = add_float_value(b, "loss statistics", 3, op->chunk_rows);
-    }
-    if (o->training) {
-        op->stats[1] = add_scratch(
-            b, "head workspace",
-            o->workspaces.linear(op->chunk_rows, op->in_features, op->out_features, 1, b->pieces));
-    }
-}
-
-static int32_t add_head(builder *b)
-{
-    const int32_t index = add_op(b, LS_OP_HEAD_LOSS);
-    ls_op *op = op_at(b, index);
-    op->in[0] = b->plan->hidden;
-    op->weight = b->config->tied ? (int32_t)b->plan->layout->table : find_parameter(b, "lm_head.weight");
-    op->in_features = b->config->width;
-    op->out_features = b->config->vocab;
-    op->chunk_rows = chunk_rows_of(&b->plan->options, b->n, b->vocab);
-    b->plan->logits = add_value(b, "logits", op->chunk_rows, b->config->vocab);
-    ls_value *logits = &b->plan->values[b->plan->logits];
-    const int64_t align = b->plan->options.logits_align > 0 ? b->plan->options.logits_align : 1;
-    logits->stride = (logits->cols + align - 1) / align * align;
-    logits->scratch = true;
-    op->workspace = b->plan->logits;
-    add_head_scratch(b, op);
-    if (b->plan->options.training) {
-        b->plan->dhidden = add_value(b, "d hidden", b->n, b->config->width);
-        op->din[0] = b->plan->dhidden;
-    }
-    add_step(b, LS_PHASE_FORWARD, index);
-    return index;
-}
-
-/* A stage that is not the last sends the sum of its last layer's branches. */
-static void add_stage_end(builder *b, const layer_values *last)
-{
-    const int32_t index = add_op(b, LS_OP_ADD);
-    b->plan->stage.out = add_value(b, "sent stream", b->n, b->config->width);
-    op_at(b, index)->in[0] = last->middle;
-    op_at(b, index)->in[1] = last->down;
-    op_at(b, index)->out[0] = b->plan->stage.out;
-    add_step(b, LS_PHASE_FORWARD, index);
-}
-
-/* The table's gradient that the head makes, apart from the embedding's. */
-static void add_head_gradient(builder *b, int32_t embedding, int32_t head)
-{
-    const uint32_t table = b->plan->layout->table;
-    if (!b->config->tied || b->plan->layout->parameters[table].frozen) {
-        return;
-    }
-    b->plan->head_gradient = add_float_value(b, "head gradient", b->config->vocab, b->config->width);
-    op_at(b, head)->dweight = b->plan->head_gradient;
-    if (embedding != LS_NONE) {
-        op_at(b, embedding)->dweight = b->plan->head_gradient;
-    }
-}
 
 static void add_layer_backward(builder *b, int32_t layer, const layer_values *forward,
                                const layer_ops *forward_ops)
@@ -664,44 +592,21 @@ static void build(builder *b)
 {
     ls_plan *plan = b->plan;
     const ls_plan_options *o = &plan->options;
-    const bool is_first = o->first_layer == 0, is_last = o->first_layer + o->layer_count == b->config->layers;
     layer_values *values = ls_arena_new(b->arena, layer_values, o->layer_count);
     layer_ops *ops = ls_arena_new(b->arena, layer_ops, o->layer_count);
-    int32_t embedding = LS_NONE, final_norm = LS_NONE, stream;
-    if (is_first) {
-        embedding = add_embedding(b);
-        stream = op_at(b, embedding)->out[0];
-    } else {
-        stream = plan->stage.in = add_value(b, "received stream", b->n, b->config->width);
-    }
-    const layer_values *last = add_layers(b, values, ops, stream);
-    if (is_last) {
-        final_norm = add_final_norm(b, last);
-    } else {
-        add_stage_end(b, last);
-    }
-    const int32_t head = is_last && o->losses ? add_head(b) : LS_NONE;
+    plan_ends ends = {LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+    const int32_t stream = ls_plan_begin(b, &ends);
+    ls_plan_end(b, add_layers(b, values, ops, stream), &ends);
     plan->forward_steps = plan->step_count;
     if (!o->training) {
         return;
     }
-    b->dstream = add_value(b, "d stream", b->n, b->config->width);
-    if (is_last) {
-        add_head_gradient(b, embedding, head);
-        set_norm_gradients(b, final_norm, plan->dhidden, false);
-        add_step(b, LS_PHASE_BACKWARD_INPUT, final_norm);
-    } else {
-        plan->stage.dout = b->dstream;
-    }
+    b->dstream = add_value(b, "d stream", b->own, b->config->width);
+    ls_plan_end_backward(b, &ends);
     for (uint32_t i = o->layer_count; i-- > 0;) {
         add_layer_backward(b, (int32_t)(o->first_layer + i), &values[i], &ops[i]);
     }
-    if (is_first) {
-        op_at(b, embedding)->dout[0] = b->dstream;
-        add_step(b, LS_PHASE_BACKWARD_WEIGHT, embedding);
-    } else {
-        plan->stage.din = b->dstream;
-    }
+    ls_plan_begin_backward(b, &ends);
 }
 
 /* Moves the steps that make gradients of weights after all others, in the same order. */
@@ -736,8 +641,8 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
     plan.options.tensor_degree = options->tensor_degree > 1 ? options->tensor_degree : 1;
-    ls_plan_take_share(&plan);
     ls_plan_take_pieces(&plan);
+    ls_plan_take_share(&plan);
 
     const uint32_t layers = plan.options.layer_count;
     builder b = {
@@ -747,6 +652,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
         .vocab = config->vocab,
         .pieces = options->tensor_cut / plan.options.tensor_degree,
         .n = plan.rows,
+        .own = plan.own_rows,
         .q = plan.config.heads * config->head_dim,
         .kv = plan.config.kv_heads * config->head_dim,
         .layer = -1,

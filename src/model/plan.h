@@ -92,13 +92,19 @@
  *
  * Cut and tensor group. What members of a tensor group add is added in the same pieces by a
  * process that computes alone: `tensor_cut` says in how many. The products of `output` and `down`
- * are cut in forward; those of qkv, up and the head in BACKWARD_INPUT; the gradients of the q and
- * k norms by heads; the losses by vocabulary (base/pieces.h). With `tensor_degree` above 1 the
- * plan is that of one member: heads, ffn and vocabulary are its part, norms and the residual
- * stream are computed by all members alike. Steps whose result is a sum over the members reduce it
- * before they end (ls_plan_reduced_floats). Weights and gradients keep the layout of the whole
- * model, and members write disjoint parts of the gradients (ls_plan_gradient_part), so they may
- * share one buffer.
+ * are cut in forward; those of qkv, up and the head in BACKWARD_INPUT; the losses by vocabulary;
+ * the gradients of norms by rows, and those of the q and k norms by heads (base/pieces.h).
+ *
+ * With `tensor_degree` above 1 the plan is that of one member: heads, ffn, vocabulary, and rows of
+ * the residual stream and its norms are its part. LS_OP_GATHER makes all rows of a norm's output
+ * before a linear, LS_OP_SCATTER the member's rows of the sum of what the members' linears made,
+ * and of the embedding. Backward each does what the other does forward:
+ *
+ *   stream -> norm -> GATHER -> qkv | up -> ... -> output | down -> SCATTER -> stream
+ *   (own rows)        (all)    (own columns)       (partial sums)             (own rows)
+ *
+ * Weights and gradients keep the layout of the whole model, and members write disjoint parts of
+ * the gradients (ls_plan_gradient_part), so they may share one buffer.
  *
  * Tied embeddings. The gradient of a table that is the head's weight, too, has two parts: the sum
  * over the micro-batches of a leaf of what the head makes, in a value that lasts from one
@@ -127,12 +133,10 @@
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
- * values; a clone of an add_norm whose sum was kept is a plain norm of that sum.
- *   none       everything is kept
- *   selective  norm outputs (qk_norm's too), activations (gelu, swiglu) and dispatched rows are made
- *              again: cheap, no products
- *   full       only the stream at the layer's entry is kept; everything else but the down
- *              projection is made again at the start of the layer's backward
+ * values; a clone of an add_norm whose sum was kept is a plain norm of that sum. none everything
+ * is kept selective norm outputs (qk_norm's too), activations (gelu, swiglu) and dispatched rows
+ * are made again: cheap, no products full only the stream at the layer's entry is kept; everything
+ * else but the down projection is made again at the start of the layer's backward
  */
 #ifndef LS_MODEL_PLAN_H
 #define LS_MODEL_PLAN_H
@@ -174,6 +178,13 @@ typedef enum ls_op_kind {
     LS_OP_EXPERT_LINEAR,
     /* in 0: the experts' rows, in 1: weights -> out 0: (n, width); din 0 may be in 0 */
     LS_OP_COMBINE,
+    /* in a tensor group: in 0, own rows -> out 0: (n, cols), those of all members; din 0: own rows
+     * of the sum over the members of dout 0 */
+    LS_OP_GATHER,
+    /* in a tensor group: in 0: (n, cols) -> out 0, own rows of the sum over the members; din 0:
+     * the rows of dout 0 of all members; parameter: bias, which is added (its gradient is the
+     * linear's) */
+    LS_OP_SCATTER,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -186,8 +197,8 @@ enum { LS_OP_VALUES_MAX = 2, LS_OP_STATS_MAX = 2, LS_OP_PARAMETERS_MAX = 2, LS_N
 /* Which dimension of a linear the members of a tensor group divide. */
 typedef enum ls_linear_split {
     LS_LINEAR_SPLIT_NONE,
-    LS_LINEAR_SPLIT_OUT, /* every segment of the outputs; din is a sum over the members */
-    LS_LINEAR_SPLIT_IN   /* the inputs; the output is a sum over the members, the bias follows */
+    LS_LINEAR_SPLIT_OUT, /* every segment of the outputs; the sum over the members is din */
+    LS_LINEAR_SPLIT_IN   /* the inputs; the sum over the members, plus the bias, is the output */
 } ls_linear_split;
 
 typedef struct ls_op {
@@ -212,8 +223,8 @@ typedef struct ls_op {
     int64_t in_features, out_features; /* linear */
     bool weight_in_out;                /* linear: weight is (in, out), GPT-2's Conv1D */
     ls_linear_split split;             /* linear; LS_LINEAR_SPLIT_NONE without a tensor group */
-    /* Pieces of this plan: linear; head, of its vocabulary, and qk_norm, of its heads, have the
-     * second only. 1: none */
+    /* Pieces of this plan: linear; the second only: head, of its vocabulary; norms, of their rows;
+     * qk_norm, of its heads. 1: none */
     uint32_t forward_cut, backward_input_cut;
     uint32_t segment_count; /* linear, adapter: fused outputs */
     int64_t segment[3];
@@ -324,6 +335,7 @@ typedef struct ls_plan {
     /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
     ls_model_config config;
     int64_t vocab_first; /* its ids are [vocab_first, vocab_first + config.vocab) */
+    int64_t own_rows;    /* of the residual stream, that it has; the tokens of a micro-batch */
     ls_plan_options options;
     const ls_layout *layout; /* borrowed */
     ls_op *ops;
@@ -399,9 +411,9 @@ int64_t ls_plan_token(const ls_plan *plan, uint32_t piece, int64_t row);
  * */
 uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step);
 
-/* Floats that step `step` reduces over the members of the tensor group; 0 without a group. All
- * members have the same steps. */
-uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step);
+/* Floats that step `step` exchanges with the members of the tensor group: the sizes of the sums,
+ * and of what is gathered. 0 without a group. All members have the same steps. */
+uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step);
 
 /*
  * The elements of a parameter's gradient that the plan writes: `blocks` blocks of (rows, cols), the

@@ -15,6 +15,7 @@ typedef struct builder {
     int64_t vocab;                 /* of the model */
     uint32_t pieces;               /* of the cut, in this plan */
     int64_t n;                     /* rows: tokens of a micro-batch */
+    int64_t own;                   /* rows of the stream that this member has */
     int64_t q, kv;                 /* columns of queries, of keys (and of values) */
     int32_t layer;                 /* -1: outside */
     const char *suffix;            /* " again" while clones are made */

@@ -48,7 +48,7 @@ static linear_ops add_expert_linear(builder *b, const layer_values *v, int32_t i
     const int32_t index = add_linear(b, in, out, weight, LS_NONE);
     op_at(b, index)->kind = LS_OP_EXPERT_LINEAR;
     op_at(b, index)->routes = v->experts.routes;
-    return (linear_ops){index, LS_NONE, LS_NONE, LS_NONE};
+    return linear_alone(index);
 }
 
 void ls_plan_expert_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a member of a tensor group contributes: sums over the group, and parts of gradients. */
+/* What a member of a tensor group computes, exchanges and contributes to gradients. */
 #include "base/assert.h"
 #include "base/pieces.h"
-#include "model/plan_internal.h"
+#include "model/plan_layer.h"
 
 /* ---- the share of a member ---- */
 
@@ -15,48 +15,68 @@ void ls_plan_take_share(ls_plan *plan)
     c->ffn /= degree;
     plan->vocab_first = ls_piece_first(c->vocab, degree, member);
     c->vocab = ls_piece_first(c->vocab, degree, member + 1) - plan->vocab_first;
+    plan->own_rows =
+        ls_piece_first(plan->rows, degree, member + 1) - ls_piece_first(plan->rows, degree, member);
 }
 
-/* ---- sums over the group ---- */
+/* ---- exchanges ---- */
 
-static bool is_trained(const ls_plan *plan, int32_t parameter)
+/* An op that exchanges `own`, of which members have some rows each, with a value of all rows, which
+ * is the result; in a process alone, none. */
+static int32_t add_exchange(builder *b, ls_op_kind kind, int32_t own, int32_t *op_out)
 {
-    return parameter != LS_NONE && !plan->layout->parameters[parameter].frozen;
+    *op_out = LS_NONE;
+    if (b->plan->options.tensor_degree == 1) {
+        return own;
+    }
+    const bool gathers = kind == LS_OP_GATHER;
+    const int32_t all = add_value(b, gathers ? "gathered" : "partial", b->n, b->plan->values[own].cols);
+    *op_out = add_op(b, kind);
+    op_at(b, *op_out)->in[0] = gathers ? own : all;
+    op_at(b, *op_out)->out[0] = gathers ? all : own;
+    return all;
 }
 
-/* The chunks' statistics, and the gradient of the last norm's output. */
-static uint64_t head_floats(const ls_plan *plan, const ls_op *op, uint64_t n)
+int32_t ls_plan_gather(builder *b, int32_t own, int32_t *op_out)
 {
-    const uint64_t dhidden = op->din[0] == LS_NONE ? 0 : n * (uint64_t)plan->config.width;
-    return 3 * n + dhidden;
+    return add_exchange(b, LS_OP_GATHER, own, op_out);
 }
 
-uint64_t ls_plan_reduced_floats(const ls_plan *plan, uint32_t step)
+int32_t ls_plan_scatter(builder *b, int32_t own, int32_t bias, int32_t *op_out)
+{
+    const int32_t partial = add_exchange(b, LS_OP_SCATTER, own, op_out);
+    if (*op_out != LS_NONE) {
+        op_at(b, *op_out)->bias = bias;
+    }
+    return partial;
+}
+
+static uint64_t trained_columns(const ls_plan *plan, int32_t parameter)
+{
+    const ls_parameter *p = parameter == LS_NONE ? NULL : &plan->layout->parameters[parameter];
+    return p && !p->frozen ? (uint64_t)p->cols : 0;
+}
+
+uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step)
 {
     LS_ASSERT(step < plan->step_count);
     const ls_op *op = &plan->ops[plan->steps[step].op];
-    const ls_phase phase = plan->steps[step].phase;
     const uint64_t n = (uint64_t)plan->rows * plan->pieces;
     if (plan->options.tensor_degree == 1) {
         return 0;
     }
     switch (op->kind) {
-    case LS_OP_EMBEDDING:
-        return phase == LS_PHASE_FORWARD ? n * (uint64_t)plan->config.width : 0;
-    case LS_OP_LINEAR:
-        if (phase == LS_PHASE_FORWARD && op->split == LS_LINEAR_SPLIT_IN) {
-            return n * (uint64_t)op->out_features;
-        }
-        return phase == LS_PHASE_BACKWARD_INPUT && op->split == LS_LINEAR_SPLIT_OUT
-                   ? n * (uint64_t)op->in_features
-                   : 0;
+    case LS_OP_GATHER:
+    case LS_OP_SCATTER:
+        return n * (uint64_t)plan->values[op->out[0]].cols;
+    case LS_OP_NORM:
+    case LS_OP_ADD_NORM:
     case LS_OP_QK_NORM:
-        return phase == LS_PHASE_BACKWARD_INPUT &&
-                       (is_trained(plan, op->weight) || is_trained(plan, op->bias))
-                   ? 2 * (uint64_t)plan->config.head_dim * plan->pieces
+        return plan->steps[step].phase == LS_PHASE_BACKWARD_INPUT
+                   ? (trained_columns(plan, op->weight) + trained_columns(plan, op->bias)) * plan->pieces
                    : 0;
     case LS_OP_HEAD_LOSS:
-        return head_floats(plan, op, n);
+        return 3 * n; /* the statistics of the losses */
     default:
         return 0;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The values and ops of a layer while a plan is built: shared by plan.c and plan_experts.c. */
+/* The values and ops of a layer while a plan is built: shared by plan.c, plan_ends.c, plan_group.c
+ * and plan_experts.c. */
 #ifndef LS_MODEL_PLAN_LAYER_H
 #define LS_MODEL_PLAN_LAYER_H
 
@@ -37,9 +38,10 @@ typedef struct layer_values {
     int32_t low[LINEAR_COUNT], dropped[LINEAR_COUNT];
 } layer_values;
 
-/* A linear and the adapter on it. copy: of the gradient of its output, with split_backward. */
+/* A linear and the adapter on it. copy: of the gradient of its output, with split_backward. In a
+ * tensor group, gather makes its input, or scatter takes its output. */
 typedef struct linear_ops {
-    int32_t linear, dropout, adapter, copy;
+    int32_t linear, dropout, adapter, copy, gather, scatter;
 } linear_ops;
 
 typedef struct layer_ops {
@@ -79,6 +81,50 @@ static inline void set_pair(builder *b, int32_t index, int32_t din, int32_t dout
         op_at(b, index)->dout[0] = dout;
     }
 }
+
+static inline linear_ops linear_alone(int32_t linear)
+{
+    return (linear_ops){linear, LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+}
+
+/* ---- norms: plan.c ---- */
+
+typedef struct norm_values {
+    int32_t normed, mean, rstd; /* what the norm makes */
+    int32_t weight, bias;       /* parameters */
+} norm_values;
+
+/* Adds the norm of value `sum`, which the same op computes as the sum of two values if addends is
+ * not NULL. */
+int32_t ls_plan_add_norm(builder *b, int32_t sum, const int32_t addends[2], norm_values n);
+
+/* Sets its gradients: that of the stream becomes, or with accumulate gets added, the norm's. */
+void ls_plan_norm_gradients(builder *b, int32_t index, int32_t dnormed, bool accumulate);
+
+/* ---- the tensor group: plan_group.c ---- */
+
+/* Adds the op that makes all rows of `own`, of which each member has some, and returns their value;
+ * in a process alone nothing, and `own`. */
+int32_t ls_plan_gather(builder *b, int32_t own, int32_t *op_out);
+
+/* Adds the op that makes `own` of the sum over the members of the value that is returned, plus a
+ * bias (or LS_NONE); in a process alone nothing, and returns `own`. */
+int32_t ls_plan_scatter(builder *b, int32_t own, int32_t bias, int32_t *op_out);
+
+/* ---- the ends of the model, or of a stage: plan_ends.c ---- */
+
+/* LS_NONE where a stage has none of them; embedded, gathered: what they exchange in a tensor
+ * group. */
+typedef struct plan_ends {
+    int32_t embedding, embedded, final_norm, gathered, head;
+} plan_ends;
+
+/* Adds what is before the layers; returns the stream. */
+int32_t ls_plan_begin(builder *b, plan_ends *ends);
+/* Adds what follows the layers. last: values of the last one. */
+void ls_plan_end(builder *b, const layer_values *last, plan_ends *ends);
+void ls_plan_end_backward(builder *b, const plan_ends *ends);
+void ls_plan_begin_backward(builder *b, const plan_ends *ends);
 
 /* ---- layers with experts: plan_experts.c ---- */
 

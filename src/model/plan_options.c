@@ -192,6 +192,14 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
             "plan: train.tensor_cut is %u, but the products of experts are never cut; it must be 1",
             o->tensor_cut);
     }
+    const int64_t rows = o->sequences * o->length / (o->sequence_cut > 1 ? o->sequence_cut : 1);
+    if (rows < o->tensor_cut) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "plan: train.tensor_cut is %u, but there are only %lld tokens in a micro-batch, or in a "
+            "piece of it; use a smaller cut or a larger train.micro_batch",
+            o->tensor_cut, (long long)rows);
+    }
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
     LS_TRY(check_cut("ffn", config->ffn, o->tensor_cut));

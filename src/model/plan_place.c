@@ -56,7 +56,8 @@ static void forward_uses(const ls_op *op, use_list *list)
 static void saved_uses(const ls_op *op, use_list *list)
 {
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_ROTARY ||
-        op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH) {
+        op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH ||
+        op->kind == LS_OP_GATHER || op->kind == LS_OP_SCATTER) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -437,9 +438,9 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
         check_adapter(plan, op, n);
         break;
     case LS_OP_ADD:
-        check_shape(plan, op->in[0], n, c->width);
-        check_shape(plan, op->in[1], n, c->width);
-        check_shape(plan, op->out[0], n, c->width);
+        check_shape(plan, op->in[0], plan->own_rows, c->width);
+        check_shape(plan, op->in[1], plan->own_rows, c->width);
+        check_shape(plan, op->out[0], plan->own_rows, c->width);
         break;
     case LS_OP_EXPERT_LINEAR:
         check_linear(plan, op, n * c->experts_per_token);
@@ -452,11 +453,18 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:
         for (int i = 0; i < LS_OP_VALUES_MAX; i++) {
-            check_shape(plan, op->in[i], n, c->width);
-            check_shape(plan, op->out[i], n, c->width);
-            check_shape(plan, op->stats[i], n, 1);
+            check_shape(plan, op->in[i], plan->own_rows, c->width);
+            check_shape(plan, op->out[i], plan->own_rows, c->width);
+            check_shape(plan, op->stats[i], plan->own_rows, 1);
         }
-        check_shape(plan, op->din[0], n, c->width);
+        check_shape(plan, op->din[0], plan->own_rows, c->width);
+        break;
+    case LS_OP_GATHER:
+    case LS_OP_SCATTER:
+        check_shape(plan, op->in[0], op->kind == LS_OP_GATHER ? plan->own_rows : n, c->width);
+        check_shape(plan, op->out[0], op->kind == LS_OP_GATHER ? n : plan->own_rows, c->width);
+        check_shape(plan, op->din[0], op->kind == LS_OP_GATHER ? plan->own_rows : n, c->width);
+        check_shape(plan, op->dout[0], op->kind == LS_OP_GATHER ? n : plan->own_rows, c->width);
         break;
     case LS_OP_ATTENTION:
         check_shape(plan, op->in[0], n, op->in[0] == op->in[1] ? q + 2 * kv : q + kv);

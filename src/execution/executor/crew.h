@@ -2,17 +2,16 @@
 /*
  * The crew: the ranks that compute one leaf together, as one member sees it.
  *
- *   stage 0   members 0 1 | 2 3    tensor groups 0 1 and 2 3: each member computes its pieces of every
- *     |               | |   | |    product, and `reduce` adds the partial sums
- *     |                            context groups 0 2 and 1 3: each has its pieces of every sequence
- *     v send, receive
- *   stage 1   members 0 1 | 2 3    the next layers
+ * stage 0 members 0 1 | 2 3 tensor groups 0 1 and 2 3: each member computes its pieces of every |
+ * | | | | product, and `reduce` adds the partial sums | context groups 0 2 and 1 3: each has its
+ * pieces of every sequence v send, receive stage 1 members 0 1 | 2 3 the next layers
  *
  * The executor and the runner of stages call these functions between kernels; whoever creates the
  * crew decides what carries the bytes (shared memory: execution/parallel/crew_room.h). A process
  * that computes alone has no crew: a NULL pointer in ls_executor_batch.
  *
- * Order. All members of a group make the same calls of reduce and gather in the same order.
+ * Order. All members of a group make the same calls of reduce, gather, gather_rows and
+ * scatter_rows in the same order.
  * The n-th send of a stage to another on one way meets the n-th receive there; member i of a stage
  * talks to member i of the other.
  *
@@ -57,6 +56,12 @@ typedef struct ls_crew {
     /* all_out: the `own` of each member of the group in order, `bytes` each; must not overlap own.
      * */
     ls_status (*gather)(void *context, ls_crew_group group, const void *own, size_t bytes, void *all_out);
+    /* Matrices of rows of which each member of the tensor group has its piece, that of
+     * tensor_member of tensor_degree (base/pieces.h). gather_rows writes all rows of `all`,
+     * scatter_rows the rows of the member of the sum of `values` over the group. All are
+     * contiguous and do not overlap. */
+    ls_status (*gather_rows)(void *context, const ls_tensor *own, const ls_tensor *all);
+    ls_status (*scatter_rows)(void *context, const ls_tensor *values, const ls_tensor *own);
     /* Sends to another stage. Returns when the values have been copied; that needs a wait only
      * while LS_CREW_SENDS_AHEAD values sent there on this way have not been received. */
     ls_status (*send)(void *context, ls_crew_way way, uint32_t to_stage, const ls_tensor *values);

@@ -67,8 +67,8 @@ ls_tensor ls_executor_gradient_view(const ls_executor *e, const ls_executor_batc
     return is_there ? ls_executor_parameter_view(e, ls_executor_gradients(batch), index) : (ls_tensor){0};
 }
 
-/* The same for one that all members of a tensor group compute alike: only member 0 writes it. */
-static ls_tensor common_gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index)
+ls_tensor ls_executor_common_gradient_view(const ls_executor *e, const ls_executor_batch *batch,
+                                           int32_t index)
 {
     const bool writes = e->plan->options.tensor_member == 0;
     return writes ? ls_executor_gradient_view(e, batch, index) : (ls_tensor){0};
@@ -193,8 +193,7 @@ static ls_status embed_text(ls_executor *e, const ls_op *op, const ls_executor_b
     const ls_tensor out = ls_tensor_rows(ls_executor_value(e, op->out[0]), text->first, text->count);
     const int32_t *tokens =
         ls_executor_local_ids(e, batch->tokens + text->token, text->count, LS_TOKEN_ELSEWHERE);
-    LS_TRY(ls_embedding_forward(e->queue, tokens, &table, &positions, &text->positions, &out));
-    return ls_executor_reduce(e, batch, LS_CREW_SUM, &out);
+    return ls_embedding_forward(e->queue, tokens, &table, &positions, &text->positions, &out);
 }
 
 static ls_status embedding_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -206,7 +205,7 @@ static ls_status scatter_text(ls_executor *e, const ls_op *op, const ls_executor
                               const text_rows *text)
 {
     const ls_tensor dtable = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
-    const ls_tensor dpositions = common_gradient_view(e, batch, op->bias);
+    const ls_tensor dpositions = ls_executor_common_gradient_view(e, batch, op->bias);
     const ls_tensor dout = ls_tensor_rows(ls_executor_value(e, op->dout[0]), text->first, text->count);
     const int32_t *tokens =
         ls_executor_local_ids(e, batch->tokens + text->token, text->count, LS_TOKEN_ELSEWHERE);
@@ -216,7 +215,7 @@ static ls_status scatter_text(ls_executor *e, const ls_op *op, const ls_executor
 static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     const ls_tensor dtable = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, op->weight));
-    const ls_tensor dpositions = common_gradient_view(e, batch, op->bias);
+    const ls_tensor dpositions = ls_executor_common_gradient_view(e, batch, op->bias);
     if (!batch->accumulate) {
         if (dtable.data) {
             LS_TRY(ls_fill(e->queue, &dtable, 0.0f));
@@ -232,166 +231,6 @@ static ls_status embedding_backward(ls_executor *e, const ls_op *op, const ls_ex
     const ls_tensor head = ls_executor_value(e, op->dweight);
     e->has_ended = true;
     return ls_add(e->queue, &dtable, &head, &dtable);
-}
-
-/* ---- norms ---- */
-
-static ls_norm norm_of(const ls_executor *e, const void *weights, int32_t weight, int32_t bias,
-                       int64_t groups)
-{
-    const ls_model_config *config = &e->plan->config;
-    return (ls_norm){
-        .kind = config->rms_norm ? LS_NORM_RMS : LS_NORM_LAYER,
-        .eps = (float)config->norm_eps,
-        .groups = groups,
-        .weight = ls_executor_parameter_view(e, ls_executor_weights(e, weights), weight),
-        .bias = ls_executor_parameter_view(e, ls_executor_weights(e, weights), bias),
-    };
-}
-
-static ls_status norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
-    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
-    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
-    return ls_norm_forward(e->queue, &norm, &x, &y, &mean, &rstd);
-}
-
-static ls_status add_norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
-    const ls_tensor a = ls_executor_value(e, op->in[0]), b = ls_executor_value(e, op->in[1]);
-    const ls_tensor sum = ls_executor_value(e, op->out[0]), y = ls_executor_value(e, op->out[1]);
-    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
-    return ls_norm_forward_residual(e->queue, &norm, &a, &b, &sum, &y, &mean, &rstd);
-}
-
-/* The normalised tensor is in[0] of a norm and out[0], the sum, of an add_norm; both put their
- * input gradient into din[0]. */
-static ls_status norm_backward_of(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
-                                  int32_t x_value, int32_t dy_value)
-{
-    const ls_norm norm = norm_of(e, batch->weights, op->weight, op->bias, 1);
-    const ls_tensor x = ls_executor_value(e, x_value), dy = ls_executor_value(e, dy_value);
-    const ls_tensor mean = ls_executor_value(e, op->stats[0]), rstd = ls_executor_value(e, op->stats[1]);
-    const ls_tensor dx = ls_executor_value(e, op->din[0]);
-    const ls_tensor dweight = common_gradient_view(e, batch, op->weight);
-    const ls_tensor dbias = common_gradient_view(e, batch, op->bias);
-    const ls_tensor workspace = ls_executor_value(e, op->workspace);
-    return ls_norm_backward(e->queue, &norm, &x, &dy, &mean, &rstd, &dx, op->accumulate_din, &dweight, &dbias,
-                            batch->accumulate, &workspace);
-}
-
-static ls_status norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    return norm_backward_of(e, op, batch, op->in[0], op->dout[0]);
-}
-
-static ls_status add_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    return norm_backward_of(e, op, batch, op->out[0], op->dout[1]);
-}
-
-/* ---- query and key norm ---- */
-
-typedef struct qk_columns {
-    int64_t q_cols, k_cols;
-} qk_columns;
-
-static qk_columns qk_columns_of(const ls_executor *e)
-{
-    const ls_model_config *config = &e->plan->config;
-    return (qk_columns){config->heads * config->head_dim, config->kv_heads * config->head_dim};
-}
-
-static ls_status qk_norm_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    const ls_model_config *config = &e->plan->config;
-    const qk_columns c = qk_columns_of(e);
-    const ls_tensor qkv = ls_executor_value(e, op->in[0]), out = ls_executor_value(e, op->out[0]);
-    const ls_tensor rstd = ls_executor_value(e, op->stats[1]), no_mean = {0};
-    const ls_norm q_norm = norm_of(e, batch->weights, op->weight, LS_NONE, config->heads);
-    const ls_norm k_norm = norm_of(e, batch->weights, op->bias, LS_NONE, config->kv_heads);
-    const ls_tensor q = ls_tensor_columns(qkv, 0, c.q_cols), k = ls_tensor_columns(qkv, c.q_cols, c.k_cols);
-    const ls_tensor q_out = ls_tensor_columns(out, 0, c.q_cols),
-                    k_out = ls_tensor_columns(out, c.q_cols, c.k_cols);
-    const ls_tensor q_rstd = ls_tensor_columns(rstd, 0, config->heads);
-    const ls_tensor k_rstd = ls_tensor_columns(rstd, config->heads, config->kv_heads);
-    LS_TRY(ls_norm_forward(e->queue, &q_norm, &q, &q_out, &no_mean, &q_rstd));
-    return ls_norm_forward(e->queue, &k_norm, &k, &k_out, &no_mean, &k_rstd);
-}
-
-/* Some heads: of the queries, or of the keys, which follow them. */
-typedef struct head_range {
-    int64_t first, count;
-    int32_t weight;
-} head_range;
-
-static ls_status qk_norm_backward_heads(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
-                                        head_range heads, const ls_tensor *dweight, bool accumulate)
-{
-    const int64_t dim = e->plan->config.head_dim, first = heads.first * dim, cols = heads.count * dim;
-    const ls_norm norm = norm_of(e, batch->weights, heads.weight, LS_NONE, heads.count);
-    const ls_tensor x = ls_tensor_columns(ls_executor_value(e, op->in[0]), first, cols);
-    const ls_tensor dy = ls_tensor_columns(ls_executor_value(e, op->dout[0]), first, cols);
-    const ls_tensor dx = ls_tensor_columns(ls_executor_value(e, op->din[0]), first, cols);
-    const ls_tensor rstd = ls_tensor_columns(ls_executor_value(e, op->stats[1]), heads.first, heads.count);
-    const ls_tensor workspace = ls_executor_value(e, op->workspace), none = {0};
-    return ls_norm_backward(e->queue, &norm, &x, &dy, &none, &rstd, &dx, false, dweight, &none, accumulate,
-                            &workspace);
-}
-
-/* The sums of the pieces of the cut, in the tree over them, then over the members of the group.
- * `sums` has a row for each piece, with the gradients of q norm and k norm. */
-static ls_status add_qk_pieces(ls_executor *e, const ls_op *op, const ls_executor_batch *batch,
-                               const ls_tensor *sums)
-{
-    const int32_t weight[2] = {op->weight, op->bias};
-    const int64_t dim = e->plan->config.head_dim;
-    for (int64_t step = 1; step < sums->rows; step *= 2) {
-        for (int64_t i = 0; i + step < sums->rows; i += 2 * step) {
-            const ls_tensor left = ls_tensor_rows(*sums, i, 1), right = ls_tensor_rows(*sums, i + step, 1);
-            LS_TRY(ls_add(e->queue, &left, &right, &left));
-        }
-    }
-    const ls_tensor total = ls_tensor_rows(*sums, 0, 1);
-    LS_TRY(ls_executor_reduce(e, batch, LS_CREW_SUM, &total));
-    for (int part = 0; part < 2; part++) {
-        const ls_tensor dweight = common_gradient_view(e, batch, weight[part]);
-        const ls_tensor sum = ls_tensor_columns(total, part * dim, dim);
-        if (dweight.data && batch->accumulate) {
-            LS_TRY(ls_add(e->queue, &dweight, &sum, &dweight));
-        } else if (dweight.data) {
-            LS_TRY(ls_copy(e->queue, &sum, &dweight));
-        }
-    }
-    return LS_OK;
-}
-
-/* With a canonical cut, the gradients of the weights are summed per piece of the heads. */
-static ls_status qk_norm_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
-{
-    const ls_model_config *config = &e->plan->config;
-    const int64_t dim = config->head_dim, pieces = op->backward_input_cut;
-    const int64_t first[2] = {0, config->heads}, count[2] = {config->heads, config->kv_heads};
-    const int32_t weight[2] = {op->weight, op->bias};
-    const bool is_cut = e->plan->options.tensor_cut > 1;
-    const ls_tensor space = ls_executor_value(e, op->workspace);
-    const int64_t norm_floats = space.cols - (is_cut ? 2 * pieces * dim : 0);
-    const ls_tensor sums = ls_tensor_of(ls_tensor_at(&space, 0, norm_floats), LS_F32, pieces, 2 * dim);
-    bool is_trained = false;
-    for (int part = 0; part < 2; part++) {
-        const ls_tensor dweight = ls_executor_gradient_view(e, batch, weight[part]);
-        is_trained = is_trained || dweight.data;
-        for (int64_t piece = 0; piece < pieces; piece++) {
-            const int64_t heads = count[part] / pieces;
-            const head_range range = {first[part] + piece * heads, heads, weight[part]};
-            const ls_tensor row = ls_tensor_columns(ls_tensor_rows(sums, piece, 1), part * dim, dim);
-            LS_TRY(qk_norm_backward_heads(e, op, batch, range, is_cut ? &row : &dweight,
-                                          !is_cut && batch->accumulate));
-        }
-    }
-    return is_cut && is_trained ? add_qk_pieces(e, op, batch, &sums) : LS_OK;
 }
 
 /* ---- linear ---- */
@@ -473,14 +312,10 @@ static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_execut
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
     ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
-    const ls_tensor bias = linear.bias;
-    if (op->split != LS_LINEAR_SPLIT_IN) {
-        return ls_linear_forward(e->queue, &linear, &x, &y);
+    if (op->split == LS_LINEAR_SPLIT_IN) {
+        linear.bias = (ls_tensor){0}; /* LS_OP_SCATTER adds it to the sum */
     }
-    linear.bias = (ls_tensor){0};
-    LS_TRY(ls_linear_forward(e->queue, &linear, &x, &y));
-    LS_TRY(ls_executor_reduce(e, batch, LS_CREW_SUM, &y));
-    return bias.data ? ls_add(e->queue, &y, &bias, &y) : LS_OK;
+    return ls_linear_forward(e->queue, &linear, &x, &y);
 }
 
 static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -488,8 +323,7 @@ static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
     const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
-    LS_TRY(ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din));
-    return op->split == LS_LINEAR_SPLIT_OUT ? ls_executor_reduce(e, batch, LS_CREW_SUM, &dx) : LS_OK;
+    return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
 }
 
 static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -498,8 +332,9 @@ static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const l
     const ls_linear linear = linear_of(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
     const bool has_weight = ls_executor_gradient_view(e, batch, op->weight).data != NULL;
-    const ls_tensor bias = op->split == LS_LINEAR_SPLIT_IN ? common_gradient_view(e, batch, op->bias)
-                                                           : ls_executor_gradient_view(e, batch, op->bias);
+    const ls_tensor bias = op->split == LS_LINEAR_SPLIT_IN
+                               ? ls_executor_common_gradient_view(e, batch, op->bias)
+                               : ls_executor_gradient_view(e, batch, op->bias);
     const bool has_bias = bias.data != NULL;
     const ls_tensor dweight =
         has_weight ? linear_weight(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
@@ -508,6 +343,16 @@ static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const l
 }
 
 /* ---- rotary and attention ---- */
+
+typedef struct qk_columns {
+    int64_t q_cols, k_cols;
+} qk_columns;
+
+static qk_columns qk_columns_of(const ls_executor *e)
+{
+    const ls_model_config *config = &e->plan->config;
+    return (qk_columns){config->heads * config->head_dim, config->kv_heads * config->head_dim};
+}
 
 static ls_status rotate_text(ls_executor *e, int32_t value, const text_rows *text, bool backward)
 {
@@ -650,6 +495,45 @@ static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_execu
     return ls_swiglu_backward(e->queue, &x, &dy, &dx);
 }
 
+/* ---- exchanges of a tensor group ---- */
+
+static ls_status gather_rows(ls_executor *e, const ls_executor_batch *batch, int32_t from, int32_t to)
+{
+    const ls_tensor own = ls_executor_value(e, from), all = ls_executor_value(e, to);
+    LS_TRY(ls_queue_wait(e->queue));
+    return batch->crew->gather_rows(batch->crew->context, &own, &all);
+}
+
+static ls_status scatter_rows(ls_executor *e, const ls_executor_batch *batch, int32_t from, int32_t to)
+{
+    const ls_tensor partial = ls_executor_value(e, from), own = ls_executor_value(e, to);
+    LS_TRY(ls_queue_wait(e->queue));
+    return batch->crew->scatter_rows(batch->crew->context, &partial, &own);
+}
+
+static ls_status gather_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return gather_rows(e, batch, op->in[0], op->out[0]);
+}
+
+static ls_status gather_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return scatter_rows(e, batch, op->dout[0], op->din[0]);
+}
+
+static ls_status scatter_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_tensor out = ls_executor_value(e, op->out[0]);
+    const ls_tensor bias = ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->bias);
+    LS_TRY(scatter_rows(e, batch, op->in[0], op->out[0]));
+    return bias.data ? ls_add(e->queue, &out, &bias, &out) : LS_OK;
+}
+
+static ls_status scatter_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return gather_rows(e, batch, op->dout[0], op->din[0]);
+}
+
 /* ---- add ---- */
 
 static ls_status add_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
@@ -669,16 +553,18 @@ static const struct {
     op_fn phase[3]; /* by ls_phase */
 } op_table[LS_OP_KIND_COUNT] = {
     [LS_OP_EMBEDDING] = {"embedding", {embedding_forward, NULL, embedding_backward}},
-    [LS_OP_NORM] = {"norm", {norm_forward, norm_backward, NULL}},
-    [LS_OP_ADD_NORM] = {"add and norm", {add_norm_forward, add_norm_backward, NULL}},
+    [LS_OP_NORM] = {"norm", {ls_executor_norm_forward, ls_executor_norm_backward, NULL}},
+    [LS_OP_ADD_NORM] = {"add and norm", {ls_executor_norm_forward, ls_executor_norm_backward, NULL}},
     [LS_OP_LINEAR] = {"linear", {linear_forward, linear_backward_input, linear_backward_weight}},
-    [LS_OP_QK_NORM] = {"query-key norm", {qk_norm_forward, qk_norm_backward, NULL}},
+    [LS_OP_QK_NORM] = {"query-key norm", {ls_executor_qk_norm_forward, ls_executor_qk_norm_backward, NULL}},
     [LS_OP_ROTARY] = {"rotary", {rotary_forward, rotary_backward, NULL}},
     [LS_OP_ATTENTION] = {"attention", {attention_forward, attention_backward, NULL}},
     [LS_OP_GELU] = {"gelu", {gelu_forward, gelu_backward, NULL}},
     [LS_OP_SWIGLU] = {"swiglu", {swiglu_forward, swiglu_backward, NULL}},
     [LS_OP_HEAD_LOSS] = {"head and loss", {ls_executor_head_forward, NULL, NULL}},
     [LS_OP_ADD] = {"add", {add_forward, NULL, NULL}},
+    [LS_OP_GATHER] = {"gather", {gather_forward, gather_backward, NULL}},
+    [LS_OP_SCATTER] = {"scatter", {scatter_forward, scatter_backward, NULL}},
     [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
     [LS_OP_ROUTE] = {"route", {ls_executor_route_forward, ls_executor_route_backward, NULL}},
     [LS_OP_DISPATCH] = {"dispatch", {ls_executor_dispatch_forward, ls_executor_dispatch_backward, NULL}},

@@ -89,7 +89,7 @@ static ls_status run_chunks(ls_executor *e, const ls_op *op, const ls_executor_b
                                              batch->accumulate || first > 0));
         }
     }
-    return dhidden.data ? ls_executor_reduce(e, batch, LS_CREW_SUM, &dhidden) : LS_OK;
+    return LS_OK;
 }
 
 /* The targets of a piece are brought into the order of its rows, its losses into that of tokens. */

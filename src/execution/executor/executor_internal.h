@@ -31,6 +31,10 @@ ls_tensor ls_executor_parameter_view(const ls_executor *e, ls_flat from, int32_t
 /* The gradient of parameter `index`; absent for one that is frozen. */
 ls_tensor ls_executor_gradient_view(const ls_executor *e, const ls_executor_batch *batch, int32_t index);
 
+/* The same for one that all members of a tensor group compute alike: only member 0 writes it. */
+ls_tensor ls_executor_common_gradient_view(const ls_executor *e, const ls_executor_batch *batch,
+                                           int32_t index);
+
 /* The member's rows of a matrix that has one for each id of the vocabulary. */
 ls_tensor ls_executor_vocabulary_rows(const ls_executor *e, ls_tensor matrix);
 
@@ -62,6 +66,16 @@ LS_MUST_CHECK ls_status ls_executor_context_backward(ls_executor *e, const ls_op
 void ls_executor_attention_views(const ls_executor *e, const int32_t value[2], ls_tensor *q, ls_tensor *k,
                                  ls_tensor *v);
 ls_attention ls_executor_attention(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch);
+
+/* The phases of LS_OP_NORM and LS_OP_ADD_NORM, and of LS_OP_QK_NORM. */
+LS_MUST_CHECK ls_status ls_executor_norm_forward(ls_executor *e, const ls_op *op,
+                                                 const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_norm_backward(ls_executor *e, const ls_op *op,
+                                                  const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_qk_norm_forward(ls_executor *e, const ls_op *op,
+                                                    const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_qk_norm_backward(ls_executor *e, const ls_op *op,
+                                                     const ls_executor_batch *batch);
 
 LS_MUST_CHECK ls_status ls_executor_head_forward(ls_executor *e, const ls_op *op,
                                                  const ls_executor_batch *batch);

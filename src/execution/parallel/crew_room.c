@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/pieces.h"
 #include "comm/flight/flight.h"
 #include "comm/transport/wait.h"
 
@@ -278,7 +279,7 @@ static float *own_chunk(const ls_crew_room *room, ls_crew_group group, uint32_t 
     return (float *)(void *)chunk_of(room, room->self, group, number);
 }
 
-enum { ASK_GATHER = 2 }; /* after the reductions */
+enum { ASK_GATHER = 2, ASK_SCATTER }; /* after the reductions */
 
 /* Announces the chunk that this member has written, and waits for those of the group. */
 static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t kind, uint64_t bytes)
@@ -319,18 +320,24 @@ static inline float combine(ls_crew_reduction reduction, float *v, uint32_t degr
     return v[0];
 }
 
-enum { DEGREE_MAX = 64 };
+enum { DEGREE_MAX = 64, CHUNK_FLOATS = LS_CREW_CHUNK_BYTES / sizeof(float) };
 
-/* Adds up the chunks of the group into the first `count` floats of this member's own chunk's twin,
- * `out`. */
+/* Floats of a chunk. */
+typedef struct chunk_range {
+    int64_t first, count;
+} chunk_range;
+
+/* Combines a range of the newest chunks of the group into `out`. */
 static void combine_chunks(const ls_crew_room *room, ls_crew_group group, ls_crew_reduction reduction,
-                           int64_t count, float *out)
+                           chunk_range range, float *out)
 {
     const room_group *g = &room->groups[group];
+    const int64_t count = range.count;
     const uint32_t degree = g->degree;
     const float *in[DEGREE_MAX];
     for (uint32_t i = 0; i < degree; i++) {
-        in[i] = (const float *)(const void *)chunk_of(room, g->first + i * g->step, group, g->given);
+        in[i] = (const float *)(const void *)chunk_of(room, g->first + i * g->step, group, g->given) +
+                range.first;
     }
     if (degree == 2 && reduction == LS_CREW_SUM) {
         for (int64_t k = 0; k < count; k++) {
@@ -345,8 +352,8 @@ static void combine_chunks(const ls_crew_room *room, ls_crew_group group, ls_cre
         return;
     }
     for (int64_t k = 0; k < count; k++) {
-        float v[DEGREE_MAX];
-        for (uint32_t i = 0; i < degree; i++) {
+        float v[DEGREE_MAX] = {in[0][k]};
+        for (uint32_t i = 1; i < degree; i++) {
             v[i] = in[i][k];
         }
         out[k] = combine(reduction, v, degree);
@@ -358,7 +365,6 @@ static ls_status reduce(void *context, ls_crew_group group, ls_crew_reduction re
 {
     ls_crew_room *room = context;
     const room_group *g = &room->groups[group];
-    enum { CHUNK_FLOATS = LS_CREW_CHUNK_BYTES / sizeof(float), BLOCK_FLOATS = 1024 };
     const int64_t total = values->rows * values->cols;
     LS_DCHECK(values->dtype == LS_F32);
     for (int64_t at = 0; at < total && g->degree > 1; at += CHUNK_FLOATS) {
@@ -367,12 +373,12 @@ static ls_status reduce(void *context, ls_crew_group group, ls_crew_reduction re
         copy_part(values, at, count, own, false);
         LS_TRY(give_chunk(room, group, (uint32_t)reduction, (uint64_t)count * sizeof(float)));
         if (values->stride == values->cols) {
-            combine_chunks(room, group, reduction, count, (float *)values->data + at);
+            combine_chunks(room, group, reduction, (chunk_range){0, count}, (float *)values->data + at);
             continue;
         }
         /* The chunk before is free: the others have given this one, so they have read that one. */
         float *sum = own_chunk(room, group, g->given + 1);
-        combine_chunks(room, group, reduction, count, sum);
+        combine_chunks(room, group, reduction, (chunk_range){0, count}, sum);
         copy_part(values, at, count, sum, true);
     }
     return LS_OK;
@@ -393,6 +399,70 @@ static ls_status gather(void *context, ls_crew_group group, const void *own, siz
         for (uint32_t i = 0; i < g->degree; i++) {
             const uint32_t of = g->first + i * g->step;
             memcpy((char *)all_out + i * bytes + at, chunk_of(room, of, group, g->given), count);
+        }
+    }
+    return LS_OK;
+}
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The first float of the rows of member `member` of the tensor group. */
+static int64_t piece_at(const ls_crew_room *room, const ls_tensor *all, uint32_t member)
+{
+    return ls_piece_first(all->rows, room->crew.tensor_degree, member) * all->cols;
+}
+
+static bool is_packed(const ls_tensor *t)
+{
+    return t->dtype == LS_F32 && (t->stride == t->cols || t->rows == 1);
+}
+
+/* Pieces differ by at most one row; all members give as many chunks as the largest needs. */
+static ls_status gather_rows(void *context, const ls_tensor *own, const ls_tensor *all)
+{
+    ls_crew_room *room = context;
+    const room_group *g = &room->groups[LS_CREW_TENSOR];
+    const int64_t mine = own->rows * own->cols, most = (all->rows + g->degree - 1) / g->degree * all->cols;
+    LS_DCHECK(is_packed(own) && is_packed(all));
+    for (int64_t at = 0; at < most; at += CHUNK_FLOATS) {
+        const int64_t count = min_of(most - at, CHUNK_FLOATS), left = max_of(mine - at, 0);
+        memcpy(own_chunk(room, LS_CREW_TENSOR, g->given + 1), (const float *)own->data + at,
+               (size_t)min_of(left, count) * sizeof(float));
+        LS_TRY(give_chunk(room, LS_CREW_TENSOR, ASK_GATHER, (uint64_t)count * sizeof(float)));
+        for (uint32_t i = 0; i < g->degree; i++) {
+            const int64_t to = piece_at(room, all, i) + at, size = piece_at(room, all, i + 1) - to;
+            memcpy((float *)all->data + to, chunk_of(room, g->first + i * g->step, LS_CREW_TENSOR, g->given),
+                   (size_t)max_of(min_of(size, count), 0) * sizeof(float));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status scatter_rows(void *context, const ls_tensor *values, const ls_tensor *own)
+{
+    ls_crew_room *room = context;
+    const room_group *g = &room->groups[LS_CREW_TENSOR];
+    const int64_t total = values->rows * values->cols;
+    const int64_t begin = piece_at(room, values, room->crew.tensor_member);
+    const int64_t end = begin + own->rows * own->cols;
+    LS_DCHECK(is_packed(own) && is_packed(values));
+    for (int64_t at = 0; at < total; at += CHUNK_FLOATS) {
+        const int64_t count = min_of(total - at, CHUNK_FLOATS);
+        const int64_t low = max_of(at, begin), high = min_of(at + count, end);
+        memcpy(own_chunk(room, LS_CREW_TENSOR, g->given + 1), (const float *)values->data + at,
+               (size_t)count * sizeof(float));
+        LS_TRY(give_chunk(room, LS_CREW_TENSOR, ASK_SCATTER, (uint64_t)count * sizeof(float)));
+        if (low < high) {
+            combine_chunks(room, LS_CREW_TENSOR, LS_CREW_SUM, (chunk_range){low - at, high - low},
+                           (float *)own->data + low - begin);
         }
     }
     return LS_OK;
@@ -494,6 +564,8 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
                            .stage = room->place.pipeline,
                            .reduce = reduce,
                            .gather = gather,
+                           .gather_rows = gather_rows,
+                           .scatter_rows = scatter_rows,
                            .send = send,
                            .receive = receive};
     place_areas(room);

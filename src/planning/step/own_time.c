@@ -211,6 +211,8 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
         terms_s[LS_TERM_MATMUL] += linear_s(s);
         return;
     case LS_OP_ADD:
+    case LS_OP_GATHER:
+    case LS_OP_SCATTER:
     case LS_OP_DROPOUT: /* about as much as an addition of this size */
         elementwise_s = work_s(m, LS_WORK_ADD, s->rows * (double)s->plan->values[s->op->out[0]].cols, 0, 0);
         break;
@@ -578,7 +580,9 @@ static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embe
                                                        [LS_OP_HEAD_LOSS] = "head and loss",
                                                        [LS_OP_ADAPTER] = "adapter",
                                                        [LS_OP_DROPOUT] = "dropout",
-                                                       [LS_OP_ADD] = "add"};
+                                                       [LS_OP_ADD] = "add",
+                                                       [LS_OP_GATHER] = "gather",
+                                                       [LS_OP_SCATTER] = "scatter"};
 
 /* Explains a term for a later micro-batch: calls and seconds of each kind of op, forward and
  * backward. */

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include "base/assert.h"
+#include "base/pieces.h"
 #include "base/random.h"
 #include "execution/executor/executor.h"
 
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CUT = 4, SEQUENCES = 2, LENGTH = 40, TOKENS = SEQUENCES * LENGTH, MICRO_BATCHES = 2, DEADLINE_S = 60 };
+enum { CUT = 4, SEQUENCES = 2, LENGTH = 41, TOKENS = SEQUENCES * LENGTH, MICRO_BATCHES = 2, DEADLINE_S = 60 };
 
 /* ---- models ---- */
 
@@ -103,7 +104,7 @@ typedef struct group {
     pthread_cond_t done;
     uint32_t degree, arrived;
     uint64_t round;
-    const ls_tensor *values[MEMBERS_MAX];
+    const ls_tensor *values[MEMBERS_MAX], *results[MEMBERS_MAX];
 } group;
 
 typedef struct member {
@@ -114,49 +115,70 @@ typedef struct member {
     ls_recompute recompute;
     float *gradients;
     float losses[MICRO_BATCHES][TOKENS];
-    uint64_t reduced, planned; /* floats */
-    ls_gradient_part *parts;   /* per parameter */
+    uint64_t exchanged, planned; /* floats */
+    ls_gradient_part *parts;     /* per parameter */
     ls_status status;
 } member;
 
-static void combine(const group *g, ls_crew_reduction reduction)
+typedef enum exchange { SUM, MAX, GATHER, SCATTER } exchange;
+
+static void copy_rows(const ls_tensor *from, int64_t first, const ls_tensor *to, int64_t at, int64_t rows)
 {
-    const ls_tensor *to = g->values[0];
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(ls_tensor_row(to, at + r), ls_tensor_row(from, first + r), (size_t)to->cols * sizeof(float));
+    }
+}
+
+/* The tree over the members' values, in place in those of the first. */
+static void add_values(const group *g, bool largest)
+{
     for (uint32_t step = 1; step < g->degree; step *= 2) {
         for (uint32_t m = 0; m + step < g->degree; m += 2 * step) {
-            for (int64_t r = 0; r < to->rows; r++) {
+            for (int64_t r = 0; r < g->values[0]->rows; r++) {
                 float *left = ls_tensor_row(g->values[m], r);
                 const float *right = ls_tensor_row(g->values[m + step], r);
-                for (int64_t c = 0; c < to->cols; c++) {
+                for (int64_t c = 0; c < g->values[0]->cols; c++) {
                     const float larger = left[c] > right[c] ? left[c] : right[c];
-                    left[c] = reduction == LS_CREW_MAX ? larger : left[c] + right[c];
+                    left[c] = largest ? larger : left[c] + right[c];
                 }
             }
         }
     }
-    for (uint32_t m = 1; m < g->degree; m++) {
-        for (int64_t r = 0; r < to->rows; r++) {
-            memcpy(ls_tensor_row(g->values[m], r), ls_tensor_row(to, r), (size_t)to->cols * sizeof(float));
+}
+
+/* What the last member to come does for all. */
+static void complete(const group *g, exchange kind)
+{
+    if (kind != GATHER) {
+        add_values(g, kind == MAX);
+    }
+    for (uint32_t m = 0; m < g->degree; m++) {
+        const ls_tensor *to = g->results[m];
+        for (uint32_t of = 0; of < g->degree && kind == GATHER; of++) {
+            copy_rows(g->values[of], 0, to, ls_piece_first(to->rows, g->degree, of), g->values[of]->rows);
+        }
+        if (kind == SCATTER) {
+            copy_rows(g->values[0], ls_piece_first(g->values[0]->rows, g->degree, m), to, 0, to->rows);
+        } else if (kind != GATHER && m > 0) {
+            copy_rows(g->values[0], 0, to, 0, to->rows);
         }
     }
 }
 
-/* The last member to come adds for all. */
-static ls_status reduce(void *context, ls_crew_group group_kind, ls_crew_reduction reduction,
-                        const ls_tensor *values)
+static ls_status meet(member *m, exchange kind, const ls_tensor *values, const ls_tensor *result)
 {
-    member *m = context;
     group *g = m->group;
+    const ls_tensor *whole = kind == GATHER ? result : values;
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += DEADLINE_S;
-    LS_ASSERT(group_kind == LS_CREW_TENSOR);
-    m->reduced += (uint64_t)(values->rows * values->cols);
+    m->exchanged += (uint64_t)(whole->rows * whole->cols);
     pthread_mutex_lock(&g->lock);
     const uint64_t round = g->round;
     g->values[m->crew.tensor_member] = values;
+    g->results[m->crew.tensor_member] = result;
     if (++g->arrived == g->degree) {
-        combine(g, reduction);
+        complete(g, kind);
         g->arrived = 0;
         g->round++;
         pthread_cond_broadcast(&g->done);
@@ -167,6 +189,23 @@ static ls_status reduce(void *context, ls_crew_group group_kind, ls_crew_reducti
     }
     pthread_mutex_unlock(&g->lock);
     return late == 0 ? LS_OK : LS_ERR_TIMEOUT;
+}
+
+static ls_status reduce(void *context, ls_crew_group group_kind, ls_crew_reduction reduction,
+                        const ls_tensor *values)
+{
+    LS_ASSERT(group_kind == LS_CREW_TENSOR);
+    return meet(context, reduction == LS_CREW_MAX ? MAX : SUM, values, values);
+}
+
+static ls_status gather_rows(void *context, const ls_tensor *own, const ls_tensor *all)
+{
+    return meet(context, GATHER, own, all);
+}
+
+static ls_status scatter_rows(void *context, const ls_tensor *values, const ls_tensor *own)
+{
+    return meet(context, SCATTER, values, own);
 }
 
 static ls_status run_batches(member *m, ls_queue *queue, const ls_plan *plan)
@@ -189,7 +228,7 @@ static ls_status run_batches(member *m, ls_queue *queue, const ls_plan *plan)
             status = ls_executor_backward(&executor, &batch);
         }
         for (uint32_t step = 0; step < plan->step_count; step++) {
-            m->planned += ls_plan_reduced_floats(plan, step);
+            m->planned += ls_plan_exchanged_floats(plan, step);
         }
     }
     ls_executor_release(&executor);
@@ -245,7 +284,9 @@ static void run_group(const subject *s, uint32_t degree, uint32_t threads, ls_re
                                     .tensor_degree = degree,
                                     .tensor_member = i,
                                     .stages = 1,
-                                    .reduce = reduce};
+                                    .reduce = reduce,
+                                    .gather_rows = gather_rows,
+                                    .scatter_rows = scatter_rows};
         members[i].gradients = malloc((size_t)s->layout.float_count * sizeof(float));
         members[i].parts = calloc(s->layout.parameter_count, sizeof(ls_gradient_part));
         assert_non_null(members[i].gradients);
@@ -259,8 +300,8 @@ static void run_group(const subject *s, uint32_t degree, uint32_t threads, ls_re
         if (members[i].status != LS_OK) {
             fail_msg("%s: member %u of %u: status %d", s->name, i, degree, (int)members[i].status);
         }
-        assert_int_equal(members[i].reduced, members[i].planned);
-        assert_true(degree == 1 ? members[i].reduced == 0 : members[i].reduced > 0);
+        assert_int_equal(members[i].exchanged, members[i].planned);
+        assert_true(degree == 1 ? members[i].exchanged == 0 : members[i].exchanged > 0);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include "base/math.h"
+#include "base/pieces.h"
 #include "base/random.h"
 #include "execution/parallel/crew_room.h"
 
@@ -155,23 +156,45 @@ static void room_adds_in_the_order_of_the_tree(void **state)
 static ls_status gather_all(member *m, const ls_crew *crew, ls_crew_room *room)
 {
     (void)room;
-    enum { COUNT = 100000 }; /* more than a chunk */
-    float *own = calloc(COUNT, sizeof *own), *all = calloc((size_t)crew->tensor_degree * COUNT, sizeof *all);
-    for (int64_t i = 0; i < COUNT; i++) {
-        own[i] = number(crew->tensor_member, i);
+    enum { MATRIX_ROWS = 1003, MATRIX_COLS = 301 }; /* pieces that are not equal, of more than a chunk */
+    const uint32_t degree = crew->tensor_degree, self = crew->tensor_member;
+    const int64_t first = ls_piece_first(MATRIX_ROWS, degree, self);
+    const int64_t mine = ls_piece_first(MATRIX_ROWS, degree, self + 1) - first;
+    float *memory = calloc((size_t)(2 * MATRIX_ROWS * MATRIX_COLS), sizeof *memory);
+    const ls_tensor all = ls_tensor_f32(memory, MATRIX_ROWS, MATRIX_COLS);
+    const ls_tensor own = ls_tensor_f32(memory + MATRIX_ROWS * MATRIX_COLS, mine, MATRIX_COLS);
+    for (int64_t i = 0; i < mine * MATRIX_COLS; i++) {
+        memory[MATRIX_ROWS * MATRIX_COLS + i] = number(self, i);
     }
-    const ls_status status = crew->gather(crew->context, LS_CREW_TENSOR, own, COUNT * sizeof *own, all);
-    for (uint32_t of = 0; of < crew->tensor_degree && status == LS_OK; of++) {
-        for (int64_t i = 0; i < COUNT; i += 997) {
-            MUST(m, all[of * COUNT + i] == number(of, i));
+    ls_status status = crew->gather_rows(crew->context, &own, &all);
+    for (uint32_t of = 0; of < degree && status == LS_OK; of++) {
+        const int64_t begin = ls_piece_first(MATRIX_ROWS, degree, of),
+                      end = ls_piece_first(MATRIX_ROWS, degree, of + 1);
+        for (int64_t i = 0; i < (end - begin) * MATRIX_COLS; i += 97) {
+            MUST(m, memory[begin * MATRIX_COLS + i] == number(of, i));
         }
     }
-    free(own);
-    free(all);
+    for (int64_t i = 0; i < MATRIX_ROWS * MATRIX_COLS; i++) {
+        memory[i] = number(self, i);
+    }
+    status = status == LS_OK ? crew->scatter_rows(crew->context, &all, &own) : status;
+    for (int64_t i = 0; i < mine * MATRIX_COLS && status == LS_OK; i += 89) {
+        float sums[MEMBERS_MAX];
+        for (uint32_t of = 0; of < degree; of++) {
+            sums[of] = number(of, first * MATRIX_COLS + i);
+        }
+        for (uint32_t step = 1; step < degree; step *= 2) {
+            for (uint32_t of = 0; of < degree; of += 2 * step) {
+                sums[of] += sums[of + step];
+            }
+        }
+        MUST(m, memory[MATRIX_ROWS * MATRIX_COLS + i] == sums[0]);
+    }
+    free(memory);
     return status;
 }
 
-static void room_gathers_in_the_order_of_members(void **state)
+static void room_gathers_and_scatters_rows(void **state)
 {
     (void)state;
     world w = {.mesh = {4, 2}, .missing = MEMBERS_MAX};
@@ -289,7 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_adds_in_the_order_of_the_tree),
-        cmocka_unit_test(room_gathers_in_the_order_of_members),
+        cmocka_unit_test(room_gathers_and_scatters_rows),
         cmocka_unit_test(room_carries_values_round_the_stages),
         cmocka_unit_test(room_names_who_does_not_come),
         cmocka_unit_test(room_ends_waits_at_a_fence),
