@@ -71,6 +71,13 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .stop = stop_opening,
         .context = trainer->options->out,
     };
+    if (trainer->options->hosts && run->parallel.tensor * run->parallel.pipeline > 1) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "parallel.%s is %" PRIu64 ", but in this version only ranks of one host can divide a "
+                       "model, and this run has several hosts; set it to 1",
+                       run->parallel.tensor > 1 ? "tensor" : "pipeline",
+                       run->parallel.tensor > 1 ? run->parallel.tensor : run->parallel.pipeline);
+    }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
                        &trainer->prediction);

@@ -468,8 +468,6 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .documents = ls_dataset_has_documents(session->dataset),
         .seed = train->seed,
         .audit_every_steps = train->audit_every_steps,
-        .pipeline = session->pipeline_list ? &session->pipeline : NULL,
-        .pipeline_list = session->pipeline_list,
         .hash_every_steps = train->hash_every_steps,
     };
 }
@@ -677,6 +675,7 @@ void ls_session_describe(const ls_session *session, ls_text *text)
                    ls_queue_device_name(session->device), session->ranks, plural(session->ranks), threads,
                    plural(threads), session->ranks > 1 ? " each" : "",
                    ls_queue_determinism_class(session->device));
+    ls_session_describe_mesh(session, text);
     ls_session_describe_warnings(session, text);
     describe_memory(session, text);
     if (!ls_session_is_on_gpu(session)) {

@@ -37,4 +37,7 @@ LS_MUST_CHECK ls_status ls_session_begin_adapter(ls_session *session, ls_state *
  * its crew. */
 LS_MUST_CHECK ls_status ls_session_build_own_plans(ls_session *session, uint32_t member);
 
+/* The line of the mesh, if there is one. */
+void ls_session_describe_mesh(const ls_session *session, ls_text *text);
+
 #endif

@@ -89,3 +89,36 @@ ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
     LS_TRY(measure_work(session));
     return build_plans_of(session, session->arena, member, &session->pipeline_list, &session->own_plans);
 }
+
+/* ---- in words ---- */
+
+/* Idle time of the pipeline as a fraction of a leaf's time, if all passes take the same time and
+ * sending takes none. */
+static double bubble_of(const ls_session *session)
+{
+    const ls_pipeline *pipeline = &session->pipeline;
+    ls_pipeline_costs *costs = ls_arena_new(session->arena, ls_pipeline_costs, pipeline->stages);
+    for (uint32_t stage = 0; stage < pipeline->stages; stage++) {
+        costs[stage] = (ls_pipeline_costs){.forward_s = 1.0, .input_s = 1.0, .weight_s = 1.0};
+    }
+    const ls_pipeline_times times = ls_pipeline_run(session->arena, pipeline, costs);
+    return times.idle_s / times.total_s;
+}
+
+void ls_session_describe_mesh(const ls_session *session, ls_text *text)
+{
+    const ls_mesh mesh = ls_session_mesh(session);
+    const uint32_t crew = ls_mesh_crew(mesh);
+    if (crew == 1) {
+        return;
+    }
+    ls_text_printf(text,
+                   "mesh    data %u x pipeline %u x tensor %u = %u ranks; %u compute each leaf together",
+                   session->ranks / crew, mesh.pipeline, mesh.tensor, session->ranks, crew);
+    if (mesh.pipeline > 1) {
+        ls_text_printf(text, "; stages idle for %.1f %% of a leaf of %u micro-batch%s",
+                       100.0 * bubble_of(session), session->pipeline.micro_batches,
+                       session->pipeline.micro_batches == 1 ? "" : "es");
+    }
+    ls_text_append(text, "\n");
+}

@@ -351,6 +351,8 @@ static ls_status make_stepper(rank *r)
     settings.should_stop = stop_asked;
     settings.stop_context = r;
     settings.parallel = r->parallel;
+    settings.pipeline = session->pipeline_list ? &session->pipeline : NULL;
+    settings.pipeline_list = session->pipeline_list;
     settings.flip = &r->flip;
     settings.fault_injection = own_fault(r);
     return ls_stepper_create(r->executors, &r->state, &settings, &r->stepper);

@@ -135,12 +135,6 @@ ls_status ls_workers_create(const ls_workers_options *options, ls_workers **work
         return ls_fail(LS_ERR_MEMORY, "not enough memory to manage %u ranks", options->ranks);
     }
     workers->options = *options;
-    if (options->hosts && ls_mesh_crew(ls_session_mesh(session)) > 1) {
-        free(workers);
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "parallel.tensor and parallel.pipeline divide the model between ranks of one host in "
-                       "this version, but this run has several hosts; set both to 1");
-    }
     pthread_mutex_init(&workers->queue.lock, NULL);
     ls_text text = {0};
     ls_run_file_append(&session->run, &text);
