@@ -77,7 +77,7 @@ static const ls_option options[] = {
     {F64("adapter.alpha", adapter.alpha, "32", 1e-6, 1e6), IDENTITY_WHEN_SET, .help = "scale of the adapter: its product is multiplied by alpha / rank"},
     {BOOL("adapter.rslora", adapter.rslora, "false"), IDENTITY_WHEN_SET, .help = "multiply the adapter's product by alpha / sqrt(rank) instead of alpha / rank (rsLoRA), which suits high ranks"},
     {F64("adapter.dropout", adapter.dropout, "0", 0, 0.9), IDENTITY_WHEN_SET, .help = "share of the adapter's inputs that are set to zero while training"},
-    {ROW("adapter.targets", LS_OPTION_STRINGS, adapter.targets, "[all-linear]"), IDENTITY_WHEN_SET, .value_name = "NAMES", .help = "linear layers that get an adapter: all-linear, names such as [q_proj, v_proj], or patterns such as layers.0.*"},
+    {ROW("adapter.targets", LS_OPTION_STRINGS, adapter.targets, "[all-linear]"), IDENTITY_WHEN_SET, .value_name = "NAMES", .help = "linear layers that get an adapter: all-linear, names such as [q_proj, v_proj], or patterns such as layers.0.*; in models with experts only those of attention can"},
     {CHOICE("adapter.base", adapter.base, "fp32", ls_base_names), IDENTITY_WHEN_SET, .help = "number format in which the frozen weights of linear layers are kept; the smaller ones round the model: bf16 has 16 bits, int8 has 8, nf4 about 4"},
 
     {CHOICE("tokenizer.kind", tokenizer.kind, "auto", tokenizer_kinds), IDENTITY, .help = "kind of tokenizer; auto: `file` if tokenizer.file is set, `model` if model.from is set, otherwise `bytes`"},

@@ -127,10 +127,11 @@ static ls_status check_groups(const ls_layout *layout)
         for (uint32_t k = 0; k < layout->trained_count; k++) {
             const ls_parameter *frozen = &layout->parameters[i], *trained = &layout->parameters[k];
             if (frozen->section == trained->section && frozen->group == trained->group) {
-                return ls_fail(LS_ERR_INVALID,
-                               "train.freeze: %s would be frozen and %s trained, but they are one matrix: "
-                               "freeze both or none (q, k and v go together, and gate and up)",
-                               frozen->name, trained->name);
+                return ls_fail(
+                    LS_ERR_INVALID,
+                    "train.freeze: %s would be frozen and %s trained, but they are one matrix: "
+                    "freeze both or none (q, k and v go together, gate and up, and all experts of a layer)",
+                    frozen->name, trained->name);
             }
         }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Models with experts: the same bits for any number of threads and ranks, after a kill and with anything recomputed; text, evaluation
+# Models with experts: the same bits for any number of threads, ranks and stages, after a kill and with anything recomputed; text, evaluation
 # and export; what is refused, by name.
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
@@ -16,6 +16,8 @@ for family in mixtral qwen3-moe; do
         expect 0 "${train[@]}" --set model.family=$family --run-dir $family-$ranks --ranks $ranks --threads 1 --set train.recompute=full
         same "$family, $ranks ranks" "$(hashes "$out")" "$reference"
     done
+    expect 0 "${train[@]}" --set model.family=$family --run-dir $family-stages --ranks 2 --threads 1 --set parallel.pipeline=2
+    same "$family, 2 stages" "$(hashes "$out")" "$reference"
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces --steps 5
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces
     same "$family, in two pieces" "$(hashes "$out")" "$reference"
