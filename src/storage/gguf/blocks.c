@@ -10,59 +10,6 @@
 
 enum { SMALL = 32 };
 
-typedef struct kind {
-    ls_block_type type;
-    const char *name;
-    uint32_t elements, bytes;
-    float limit;
-} kind;
-
-/* A scale of float16 is at most 65504, and the code of the largest number at least 15. */
-static const kind kinds[] = {
-    {LS_BLOCK_F32, "F32", 1, 4, 3.4028234e38f},
-    {LS_BLOCK_F16, "F16", 1, 2, 65504.0f},
-    {LS_BLOCK_BF16, "BF16", 1, 2, 3.3895314e38f},
-    {LS_BLOCK_Q8_0, "Q8_0", SMALL, 34, 65504.0f * 127.0f},
-    {LS_BLOCK_Q5_0, "Q5_0", SMALL, 22, 65504.0f * 16.0f},
-    {LS_BLOCK_Q5_1, "Q5_1", SMALL, 24, 65504.0f},
-    {LS_BLOCK_Q4_K, "Q4_K", LS_BLOCK_MAX, 144, 65504.0f * 15.0f},
-    {LS_BLOCK_Q5_K, "Q5_K", LS_BLOCK_MAX, 176, 65504.0f * 15.0f},
-    {LS_BLOCK_Q6_K, "Q6_K", LS_BLOCK_MAX, 210, 65504.0f * 15.0f},
-};
-
-static const kind *kind_of(ls_block_type type)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (kinds[i].type == type) {
-            return &kinds[i];
-        }
-    }
-    LS_ASSERT(false && "unknown type of block");
-    return NULL;
-}
-
-const char *ls_block_name(ls_block_type type)
-{
-    return kind_of(type)->name;
-}
-
-uint32_t ls_block_elements(ls_block_type type)
-{
-    return kind_of(type)->elements;
-}
-
-uint64_t ls_block_row_bytes(ls_block_type type, uint64_t cols)
-{
-    const kind *k = kind_of(type);
-    LS_ASSERT(cols % k->elements == 0);
-    return cols / k->elements * k->bytes;
-}
-
-float ls_block_limit(ls_block_type type)
-{
-    return kind_of(type)->limit;
-}
-
 static void put_half(float value, unsigned char *out)
 {
     const uint16_t half = ls_f16_from_f32(value);
@@ -159,39 +106,67 @@ static void encode_f32(const float *x, unsigned char *out)
     memcpy(out, x, sizeof *x);
 }
 
-typedef void (*encode_fn)(const float *x, unsigned char *out);
+/* ---- all types ---- */
 
-static encode_fn encoder_of(ls_block_type type)
+typedef struct kind {
+    ls_block_type type;
+    const char *name;
+    uint32_t elements, bytes;
+    float limit;
+    void (*encode)(const float *x, unsigned char *out); /* one block */
+} kind;
+
+/* A scale of float16 is at most 65504, and the code of the largest number at least 15. */
+static const kind kinds[] = {
+    {LS_BLOCK_F32, "F32", 1, 4, 3.4028234e38f, encode_f32},
+    {LS_BLOCK_F16, "F16", 1, 2, 65504.0f, encode_f16},
+    {LS_BLOCK_BF16, "BF16", 1, 2, 3.3895314e38f, encode_bf16},
+    {LS_BLOCK_Q8_0, "Q8_0", SMALL, 34, 65504.0f * 127.0f, encode_q8_0},
+    {LS_BLOCK_Q5_0, "Q5_0", SMALL, 22, 65504.0f * 16.0f, encode_q5_0},
+    {LS_BLOCK_Q5_1, "Q5_1", SMALL, 24, 65504.0f, encode_q5_1},
+    {LS_BLOCK_Q4_K, "Q4_K", LS_BLOCK_MAX, 144, 65504.0f * 15.0f, ls_block_encode_q4_k},
+    {LS_BLOCK_Q5_K, "Q5_K", LS_BLOCK_MAX, 176, 65504.0f * 15.0f, ls_block_encode_q5_k},
+    {LS_BLOCK_Q6_K, "Q6_K", LS_BLOCK_MAX, 210, 65504.0f * 15.0f, ls_block_encode_q6_k},
+};
+
+static const kind *kind_of(ls_block_type type)
 {
-    switch (type) {
-    case LS_BLOCK_F32:
-        return encode_f32;
-    case LS_BLOCK_F16:
-        return encode_f16;
-    case LS_BLOCK_BF16:
-        return encode_bf16;
-    case LS_BLOCK_Q8_0:
-        return encode_q8_0;
-    case LS_BLOCK_Q5_0:
-        return encode_q5_0;
-    case LS_BLOCK_Q5_1:
-        return encode_q5_1;
-    case LS_BLOCK_Q4_K:
-        return ls_block_encode_q4_k;
-    case LS_BLOCK_Q5_K:
-        return ls_block_encode_q5_k;
-    case LS_BLOCK_Q6_K:
-        return ls_block_encode_q6_k;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].type == type) {
+            return &kinds[i];
+        }
     }
+    LS_ASSERT(false && "unknown type of block");
     return NULL;
+}
+
+const char *ls_block_name(ls_block_type type)
+{
+    return kind_of(type)->name;
+}
+
+uint32_t ls_block_elements(ls_block_type type)
+{
+    return kind_of(type)->elements;
+}
+
+uint64_t ls_block_row_bytes(ls_block_type type, uint64_t cols)
+{
+    const kind *k = kind_of(type);
+    LS_ASSERT(cols % k->elements == 0);
+    return cols / k->elements * k->bytes;
+}
+
+float ls_block_limit(ls_block_type type)
+{
+    return kind_of(type)->limit;
 }
 
 void ls_block_encode(ls_block_type type, const float *row, uint64_t cols, unsigned char *out)
 {
     const kind *k = kind_of(type);
-    const encode_fn encode = encoder_of(type);
     LS_ASSERT(cols % k->elements == 0);
     for (uint64_t at = 0; at < cols; at += k->elements, out += k->bytes) {
-        encode(row + at, out);
+        k->encode(row + at, out);
     }
 }
