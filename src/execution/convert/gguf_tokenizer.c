@@ -102,19 +102,12 @@ static void add_ids(ls_gguf *gguf, const ls_model_file *file, const ls_vocabular
                                        "tokenizer.ggml.eom_token_id"};
     enum { KEYS = sizeof keys / sizeof keys[0] };
     const int32_t bos = ls_tokenizer_bos(file->tokenizer), eos = ls_tokenizer_eos(file->tokenizer);
-    int32_t stops[LS_MODEL_STOPS_MAX + 1], others[LS_MODEL_STOPS_MAX];
-    const size_t all = ls_model_stops(&file->config, file->tokenizer, others);
-    size_t count = 0;
-    if (eos >= 0) {
-        stops[count++] = eos;
-    }
-    for (size_t i = 0; i < all; i++) {
-        bool known = false;
-        for (size_t k = 0; k < count; k++) {
-            known = known || stops[k] == others[i];
-        }
-        if (!known) {
-            stops[count++] = others[i];
+    int32_t stops[LS_MODEL_STOPS_MAX + 1];
+    size_t count = ls_model_stops(&file->config, file->tokenizer, stops);
+    for (size_t i = count; i-- > 1;) {
+        if (stops[i] == eos) { /* to the front */
+            stops[i] = stops[i - 1];
+            stops[i - 1] = eos;
         }
     }
     if (count == 0) {

@@ -53,11 +53,7 @@ static void add_stops(ls_text *out, const ls_gguf_export_options *o)
     const size_t count = ls_model_stops(&o->file->config, tokenizer, ids);
     for (size_t i = 0; i < count; i++) {
         const char *text = ls_tokenizer_piece(tokenizer, ids[i]);
-        bool again = false;
-        for (size_t k = 0; k < i; k++) {
-            again = again || ids[k] == ids[i];
-        }
-        if (text && !again && !strpbrk(text, "\"\n")) {
+        if (text && !strpbrk(text, "\"\n")) {
             ls_text_printf(out, "PARAMETER stop \"%s\"\n", text);
         }
     }

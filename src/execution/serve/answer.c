@@ -119,9 +119,12 @@ static json_t *text_of(const char *text, size_t bytes)
     return value;
 }
 
-static json_t *finish_of(const ls_serve_answer *a)
+/* One of the choices; `value` and `logprobs` are taken over. */
+static json_t *choice_of(const ls_serve_answer *a, const char *key, json_t *value, json_t *logprobs,
+                         const char *finish)
 {
-    return a->finish ? json_string(a->finish) : json_null();
+    return json_pack("{s:I, s:o, s:o, s:s?}", "index", (json_int_t)a->index, key, value, "logprobs", logprobs,
+                     "finish_reason", finish);
 }
 
 /* What every response and event has; `choices` is taken over. */
@@ -175,8 +178,7 @@ static json_t *chat_choice(const ls_serve_answer *a)
     if (calls) {
         json_object_set_new(message, "tool_calls", calls);
     }
-    return json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)a->index, "message", message, "logprobs",
-                     logprobs_of(a, 0), "finish_reason", calls ? json_string("tool_calls") : finish_of(a));
+    return choice_of(a, "message", message, logprobs_of(a, 0), calls ? "tool_calls" : a->finish);
 }
 
 static json_t *completion_choice(const ls_serve_answer *a)
@@ -184,9 +186,8 @@ static json_t *completion_choice(const ls_serve_answer *a)
     ls_text text = {0};
     ls_text_append_bytes(&text, a->echo.text.data ? a->echo.text.data : "", a->echo.text.bytes);
     ls_text_append_bytes(&text, a->text.text.data ? a->text.text.data : "", a->text.text.bytes);
-    json_t *choice = json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)a->index, "text",
-                               text_of(ls_text_string(&text), text.bytes), "logprobs", logprobs_of(a, 0),
-                               "finish_reason", finish_of(a));
+    json_t *choice =
+        choice_of(a, "text", text_of(ls_text_string(&text), text.bytes), logprobs_of(a, 0), a->finish);
     ls_text_release(&text);
     return choice;
 }
@@ -220,8 +221,7 @@ static void append_choice(const ls_serve_answer *a, const char *key, json_t *val
                           bool is_last, ls_text *events)
 {
     const ls_serve_job *job = a->job;
-    json_t *choice = json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)a->index, key, value, "logprobs",
-                               logprobs, "finish_reason", is_last ? finish_of(a) : json_null());
+    json_t *choice = choice_of(a, key, value, logprobs, is_last ? a->finish : NULL);
     json_t *root = envelope(job, job->request.is_chat ? "chat.completion.chunk" : "text_completion",
                             json_pack("[o]", choice));
     if (job->request.includes_usage) {

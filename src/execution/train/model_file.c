@@ -387,9 +387,17 @@ ls_status ls_model_template(ls_arena *arena, const char *where, const ls_hf_file
 size_t ls_model_stops(const ls_model_config *config, const ls_tokenizer *tokenizer,
                       int32_t ids_out[LS_MODEL_STOPS_MAX])
 {
-    size_t count = ls_model_config_eos(config, ids_out);
+    size_t count = 0, all = ls_model_config_eos(config, ids_out);
     if (ls_tokenizer_eos(tokenizer) >= 0) {
-        ids_out[count++] = ls_tokenizer_eos(tokenizer);
+        ids_out[all++] = ls_tokenizer_eos(tokenizer);
+    }
+    for (size_t i = 0; i < all; i++) {
+        size_t same = 0;
+        while (same < count && ids_out[same] != ids_out[i]) {
+            same++;
+        }
+        ids_out[same] = ids_out[i];
+        count += same == count;
     }
     return count;
 }

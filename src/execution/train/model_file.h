@@ -82,7 +82,7 @@ LS_MUST_CHECK ls_status ls_model_template(ls_arena *arena, const char *where, co
                                           size_t count, ls_template_source *source_out);
 
 /* Copies the ids that end a text to `ids_out`, those of the configuration and the tokenizer's eos,
- * and returns how many there are. */
+ * each once, and returns how many there are. */
 enum { LS_MODEL_STOPS_MAX = LS_MORE_EOS_MAX + 2 };
 size_t ls_model_stops(const ls_model_config *config, const ls_tokenizer *tokenizer,
                       int32_t ids_out[LS_MODEL_STOPS_MAX]);
