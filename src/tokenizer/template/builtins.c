@@ -303,29 +303,6 @@ static ls_jv filter_extreme(ls_jinja *j, const use *u)
     return pairs->items[best + 1];
 }
 
-static ls_jv filter_groupby(ls_jinja *j, const use *u)
-{
-    const list items = ls_jv_items(j, u->self);
-    list *pairs = ls_jinja_list_new(j, 2 * items.count), *groups = ls_jinja_list_new(j, 0);
-    for (size_t i = 0; i < items.count && !j->failed; i++) {
-        ls_jv_push(j, pairs,
-                   without_case(j, follow(j, u->given[0], items.items[i], u->given[1]), u->given[2]));
-        ls_jv_push(j, pairs, items.items[i]);
-    }
-    pairs = ls_jinja_sorted(j, pairs, false);
-    for (size_t i = 0; i < pairs->count && !j->failed;) {
-        const ls_jv key = pairs->items[i], first = follow(j, u->given[0], pairs->items[i + 1], u->given[1]);
-        list *group = ls_jinja_list_new(j, 2), *members = ls_jinja_list_new(j, 0);
-        for (; i < pairs->count && ls_jv_equal(j, pairs->items[i], key); i += 2) {
-            ls_jv_push(j, members, pairs->items[i + 1]);
-        }
-        ls_jv_push(j, group, ls_jv_truth(j, u->given[2]) ? key : first);
-        ls_jv_push(j, group, ls_jv_of(LS_JV_LIST, members));
-        ls_jv_push(j, groups, ls_jv_of(LS_JV_TUPLE, group));
-    }
-    return ls_jv_of(LS_JV_LIST, groups);
-}
-
 /* ---- numbers ---- */
 
 /* Text as a whole number, or as a float; undefined: it is none. */
@@ -392,12 +369,8 @@ static ls_jv filter_abs(ls_jinja *j, const use *u)
 static double round_to(double value, int64_t places)
 {
     char text[400];
-    if (!isfinite(value) || places > 300 || places < -308) {
-        return places < -308 ? copysign(0.0, value) : value;
-    }
-    if (places < 0) {
-        const double unit = pow(10.0, (double)-places);
-        return rint(value / unit) * unit;
+    if (!isfinite(value) || places > 300) {
+        return value;
     }
     snprintf(text, sizeof text, "%.*f", (int)places, value);
     return strtod(text, NULL);
@@ -412,12 +385,12 @@ static ls_jv filter_round(ls_jinja *j, const use *u)
         return u->self.kind == LS_JV_UNDEFINED ? ls_jv_fail_undefined(j, u->self)
                                                : ls_jinja_refuse(j, "round() needs numbers");
     }
-    if (ls_jv_is(method, "common") && ls_jv_is_whole(u->self)) {
-        return places >= 0 ? ls_jv_int(ls_jv_whole(u->self))
-                           : ls_jinja_unsupported(j, "round() of a whole number to tens is not supported");
+    if (places < 0) {
+        return ls_jinja_unsupported(j, "round() to tens is not supported");
     }
     if (ls_jv_is(method, "common")) {
-        return ls_jv_float(round_to(ls_jv_real(u->self), places));
+        return ls_jv_is_whole(u->self) ? ls_jv_int(ls_jv_whole(u->self))
+                                       : ls_jv_float(round_to(u->self.real, places));
     }
     if (!is_ceil && !ls_jv_is(method, "floor")) {
         return ls_jinja_refuse(j, "method must be common, ceil or floor");
@@ -442,14 +415,10 @@ static ls_jv filter_escape(ls_jinja *j, const use *u)
 
 static ls_jv filter_format(ls_jinja *j, const use *u)
 {
-    const bool has_names = u->args->keywords && u->args->keywords->count > 0;
     list positional = {.items = u->args->positional, .count = u->args->count};
-    if (positional.count > 0 && has_names) {
-        return ls_jinja_refuse(j, "can't handle positional and keyword arguments at the same time");
-    }
-    return ls_jinja_percent(j, ls_jv_string(j, u->self),
-                            has_names ? ls_jv_of(LS_JV_DICT, u->args->keywords)
-                                      : ls_jv_of(LS_JV_TUPLE, &positional));
+    return u->args->keywords
+               ? ls_jinja_unsupported(j, "the filter format with names is not supported")
+               : ls_jinja_percent(j, ls_jv_string(j, u->self), ls_jv_of(LS_JV_TUPLE, &positional));
 }
 
 static ls_jv filter_default(ls_jinja *j, const use *u)
@@ -457,17 +426,6 @@ static ls_jv filter_default(ls_jinja *j, const use *u)
     const bool is_kept =
         u->self.kind != LS_JV_UNDEFINED && (ls_jv_truth(j, u->self) || !ls_jv_truth(j, u->given[1]));
     return is_kept ? u->self : ls_jv_or(u->given[0], ls_jv_text("", 0));
-}
-
-static ls_jv filter_attr(ls_jinja *j, const use *u)
-{
-    ls_jv value;
-    if (u->self.kind == LS_JV_UNDEFINED) {
-        return ls_jv_fail_undefined(j, u->self);
-    }
-    return ls_jv_find_attribute(j, u->self, u->given[0], &value)
-               ? value
-               : ls_jv_missing(j, "the value has no such attribute");
 }
 
 /* ---- tests ---- */
@@ -747,14 +705,12 @@ const ls_jinja_builtin ls_jinja_builtins[] = {
     {"ge >=", TEST, "/!b", test_compare, LS_JINJA_OP('>', '=')},
     {"filter test", TEST},
     {"abs", FILTER, "", filter_abs},
-    {"attr", FILTER, "!name:s", filter_attr},
     {"default d", FILTER, "default_value boolean", filter_default},
     {"dictsort", FILTER, "case_sensitive by reverse", filter_dictsort},
     {"escape e", FILTER, "", filter_escape},
     {"first", FILTER, "", filter_first},
     {"float", FILTER, "default", filter_number, 'f'},
     {"format", FILTER, NULL, filter_format},
-    {"groupby", FILTER, "!attribute default case_sensitive", filter_groupby},
     {"int", FILTER, "default base", filter_number, 'i'},
     {"items", FILTER, "", filter_items},
     {"join", FILTER, "d attribute", filter_join},
@@ -776,7 +732,8 @@ const ls_jinja_builtin ls_jinja_builtins[] = {
     {"sum", FILTER, "attribute start", filter_sum},
     {"tojson", FILTER, "ensure_ascii indent separators sort_keys", ls_jinja_json},
     {"unique", FILTER, "case_sensitive attribute", filter_unique},
-    {"batch center filesizeformat forceescape pprint random slice striptags truncate urlencode urlize "
+    {"attr batch center filesizeformat forceescape groupby pprint random slice striptags truncate urlencode "
+     "urlize "
      "wordcount "
      "wordwrap xmlattr",
      FILTER},

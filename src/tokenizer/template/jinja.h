@@ -450,9 +450,6 @@ void ls_jinja_reverse(ls_jinja_list *list);
 /* Refuses the use of an undefined value. */
 ls_jv ls_jv_fail_undefined(ls_jinja *j, ls_jv undefined);
 
-/* A method or property of the value, what a namespace has, or one that the sandbox hides; false: it
- * has none of that name. */
-bool ls_jv_find_attribute(ls_jinja *j, ls_jv object, ls_jv name, ls_jv *value_out);
 /* environment.getattr and environment.getitem */
 ls_jv ls_jv_attribute(ls_jinja *j, ls_jv object, ls_jv name);
 ls_jv ls_jv_item(ls_jinja *j, ls_jv object, ls_jv key);

@@ -2,22 +2,7 @@
 /* The operators of Python: + - * / // % ** of numbers, text and lists. */
 #include "tokenizer/template/jinja.h"
 
-#include <math.h>
-
 /* ---- numbers ---- */
-
-static ls_jv power(ls_jinja *j, double a, double b)
-{
-    const double value = pow(a, b);
-    if (a == 0.0 && b < 0.0) {
-        return ls_jinja_refuse(j, "0.0 cannot be raised to a negative power");
-    }
-    if (a < 0.0 && isfinite(a) && isfinite(b) && b != floor(b)) {
-        return ls_jinja_unsupported(j, "complex numbers are not supported");
-    }
-    return isinf(value) && isfinite(a) && isfinite(b) ? ls_jinja_refuse(j, "the result of ** is too large")
-                                                      : ls_jv_float(value);
-}
 
 static ls_jv whole_operation(ls_jinja *j, uint16_t op, int64_t a, int64_t b)
 {
@@ -35,7 +20,7 @@ static ls_jv whole_operation(ls_jinja *j, uint16_t op, int64_t a, int64_t b)
         break;
     case LS_JINJA_OP('*', '*'):
         if (b < 0) {
-            return power(j, (double)a, (double)b);
+            return ls_jinja_unsupported(j, "** is supported for whole numbers, not below 0 on its right");
         }
         value = 1;
         /* 0, 1 and -1 have powers of any size: two steps more or less don't matter. */
@@ -70,27 +55,11 @@ static ls_jv real_operation(ls_jinja *j, uint16_t op, double a, double b)
         return ls_jv_float(a - b);
     case '*':
         return ls_jv_float(a * b);
-    case LS_JINJA_OP('*', '*'):
-        return power(j, a, b);
+    case '/':
+        return b == 0.0 ? ls_jinja_refuse(j, "float division by zero") : ls_jv_float(a / b);
     default:
-        break;
+        return ls_jinja_unsupported(j, "//, %% and ** are not supported for floats");
     }
-    if (b == 0.0) {
-        return ls_jinja_refuse(j, op == '/' ? "float division by zero"
-                                            : "float floor division or modulo by zero");
-    }
-    if (op == '/') {
-        return ls_jv_float(a / b);
-    }
-    double rest = fmod(a, b), quotient = (a - rest) / b;
-    if (rest != 0.0 && (b < 0) != (rest < 0)) {
-        rest += b;
-        quotient -= 1.0;
-    }
-    rest = rest == 0.0 ? copysign(0.0, b) : rest;
-    double below = floor(quotient);
-    below += quotient - below > 0.5;
-    return ls_jv_float(op == '%' ? rest : quotient != 0.0 ? below : copysign(0.0, a / b));
 }
 
 /* ---- text and lists ---- */

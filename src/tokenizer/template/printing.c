@@ -269,25 +269,13 @@ static ls_jv span(percent *p, const char *wanted)
     return ls_jv_part(p->format, from, p->at);
 }
 
-/* The value of "(key)", which begins at `at`, or the next one. */
-static ls_jv next_value(percent *p, bool is_keyed)
+static ls_jv next_value(percent *p)
 {
     const bool is_tuple = p->values.kind == LS_JV_TUPLE;
-    if (!is_keyed) {
-        p->used++;
-        return p->used > (is_tuple ? p->values.list->count : 1)
-                   ? ls_jinja_refuse(p->j, "not enough arguments for format string")
-               : is_tuple ? p->values.list->items[p->used - 1]
-                          : p->values;
+    if (p->used++ >= (is_tuple ? p->values.list->count : 1)) {
+        return ls_jinja_refuse(p->j, "not enough arguments for format string");
     }
-    const char *from = p->format.text + p->at + 1, *end = memchr(from, ')', p->format.bytes - p->at - 1);
-    if (p->values.kind != LS_JV_DICT || !end) {
-        return ls_jinja_refuse(p->j, "format requires a mapping, and a key in brackets");
-    }
-    const ls_jv key = ls_jv_text(from, (size_t)(end - from)),
-                *found = ls_jinja_get(p->j, p->values.list, key);
-    p->at += key.bytes + 2;
-    return found ? *found : ls_jinja_refuse(p->j, "KeyError: '%.*s'", LS_JV_PRINT(key));
+    return is_tuple ? p->values.list->items[p->used - 1] : p->values;
 }
 
 /* A number, with the flags and sizes of `size`, which C has too. */
@@ -329,8 +317,6 @@ static void percent_text(ls_jinja *j, ls_jv flags, int width, int precision, ls_
 /* What follows a percent sign. */
 static void one_percent(percent *p, ls_text *out)
 {
-    const bool is_keyed = p->at < p->format.bytes && p->format.text[p->at] == '(';
-    ls_jv value = is_keyed ? next_value(p, true) : ls_jv_none();
     const size_t from = p->at;
     const ls_jv flags = span(p, "0- +"), width = span(p, "0123456789"), dot = span(p, ".");
     const ls_jv precision = span(p, "0123456789");
@@ -342,12 +328,12 @@ static void one_percent(percent *p, ls_text *out)
     }
     if (width.bytes > SIZE_DIGITS_MAX || precision.bytes > SIZE_DIGITS_MAX - 1 || flags.bytes > 4 ||
         dot.bytes > 1 || !type || !strchr("srdiuxXoeEfFgG", type)) {
-        const bool is_python = type && strchr("srdiuxXoeEfFgG#*hlLca", type);
+        const bool is_python = type && strchr("srdiuxXoeEfFgG#*hlLca(", type);
         ls_jinja_fail(p->j, is_python ? LS_ERR_UNSUPPORTED : LS_ERR_DATA,
                       "%%%.*s%c in a format is not supported", LS_JV_PRINT(size), type ? type : '?');
         return;
     }
-    value = is_keyed ? value : next_value(p, false);
+    const ls_jv value = next_value(p);
     if (p->j->failed) {
         return;
     }

@@ -513,7 +513,9 @@ static ls_jv undefined_in(ls_jinja *j, ls_jv object, ls_jv name, bool is_unsafe)
     return (ls_jv){.kind = LS_JV_UNDEFINED, .missing = missing};
 }
 
-bool ls_jv_find_attribute(ls_jinja *j, ls_jv object, ls_jv name, ls_jv *value_out)
+/* A method or property of the value, what a namespace has, or one that the sandbox hides; false: it
+ * has none of that name. */
+static bool attribute(ls_jinja *j, ls_jv object, ls_jv name, ls_jv *value_out)
 {
     static const uint16_t where[LS_JV_LOOP + 1] = {
         [LS_JV_BOOL] = LS_AT_NUMBER,    [LS_JV_INT] = LS_AT_NUMBER,    [LS_JV_FLOAT] = LS_AT_NUMBER,
@@ -578,7 +580,7 @@ ls_jv ls_jv_attribute(ls_jinja *j, ls_jv object, ls_jv name)
     if (object.kind == LS_JV_UNDEFINED) {
         return ls_jv_fail_undefined(j, object);
     }
-    return ls_jv_find_attribute(j, object, name, &v) || subscript(j, object, name, &v)
+    return attribute(j, object, name, &v) || subscript(j, object, name, &v)
                ? v
                : undefined_in(j, object, name, false);
 }
@@ -589,8 +591,7 @@ ls_jv ls_jv_item(ls_jinja *j, ls_jv object, ls_jv key)
     if (object.kind == LS_JV_UNDEFINED) {
         return ls_jv_fail_undefined(j, object);
     }
-    return subscript(j, object, key, &v) ||
-                   (key.kind == LS_JV_STRING && ls_jv_find_attribute(j, object, key, &v))
+    return subscript(j, object, key, &v) || (key.kind == LS_JV_STRING && attribute(j, object, key, &v))
                ? v
                : undefined_in(j, object, key, false);
 }
