@@ -274,7 +274,7 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
                        .phase = plan->steps[step].phase,
                        .accumulate = accumulate,
                        .rows = (double)(plan->options.sequences * plan->options.length)};
-    const double reduced_bytes = (double)(ls_plan_reduced_floats(plan, step) * sizeof(float));
+    const double reduced_bytes = (double)(ls_plan_exchanged_floats(plan, step) * sizeof(float));
     add_step(&s, terms_s);
     if (reduced_bytes > 0.0) {
         terms_s[LS_TERM_TENSOR] +=
