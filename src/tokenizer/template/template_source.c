@@ -133,6 +133,7 @@ ls_status ls_template_source_find(ls_arena *arena, const char *path, const char 
     const ls_status status = ls_file_read(arena, path, FILE_BYTES_MAX, &text, &bytes);
     if (status != LS_OK) {
         json_decref(source_out->tokens);
+        *source_out = (ls_template_source){0};
         return status;
     }
     source_out->text = text;
