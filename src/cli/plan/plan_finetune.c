@@ -2,6 +2,7 @@
 /* plan --finetune: what training a model further takes, in full and by adapters. */
 #include "cli/plan/plan.h"
 #include "cli/table.h"
+#include "execution/train/adapter_file.h"
 #include "planning/answer/finetune_answer.h"
 
 #include <inttypes.h>
@@ -97,7 +98,8 @@ static void append_text(const ls_finetune_answer *a, uint64_t rank, bool all_ass
 ls_status ls_plan_print_finetune(const ls_invocation *invocation, const ls_plan_question *question)
 {
     const ls_plan_settings *settings = invocation->settings;
-    const ls_finetune_question asked = {question, (ls_finetune_kind)(settings->finetune - 1), settings->rank};
+    const ls_finetune_question asked = {question, (ls_finetune_kind)(settings->finetune - 1), settings->rank,
+                                        ls_base_of_kind(LS_BASE_NF4).packed_bytes};
     ls_finetune_answer *answer = ls_arena_new(invocation->arena, ls_finetune_answer, 1);
     LS_TRY(ls_finetune_answer_compute(invocation->arena, &asked, answer));
     if (settings->json) {

@@ -124,6 +124,8 @@ typedef struct ls_plan_answer {
     const ls_calibration *here; /* of this machine; NULL: not asked for, or there is none */
     /* How the estimate was made, when it is for this machine; else NULL */
     const ls_plan_own *own;
+    /* what is trained on this machine, an adapter and its base; NULL: the whole model */
+    const ls_layout *trained;
 
     ls_strategy_request request;
     const ls_search_result *search; /* NULL: the strategy was given */

@@ -18,6 +18,32 @@ static void estimate_kinds(ls_finetune_answer *a, const ls_finetune_question *qu
     }
 }
 
+/* The same on this machine: what our own trainer would run. */
+static ls_status estimate_here(ls_finetune_answer *a, const ls_finetune_question *question)
+{
+    const ls_adapter adapter = {.rank = (uint32_t)question->rank, .alpha = 1.0};
+    const ls_model_config *config = &a->plan.shape.config;
+    for (int kind = 0; kind < LS_FINETUNE_KINDS; kind++) {
+        const bool is_full = kind == LS_FINETUNE_FULL;
+        const ls_base base = {.kind = kind == LS_FINETUNE_QLORA ? LS_BASE_NF4 : LS_BASE_FP32,
+                              .packed_bytes = question->packed_bytes};
+        ls_layout *layout = ls_arena_new(a->plan.arena, ls_layout, 1);
+        ls_plan_own own;
+        ls_estimate e;
+        LS_TRY(is_full ? LS_OK : ls_layout_build_adapter(a->plan.arena, config, &adapter, &base, layout));
+        a->plan.trained = is_full ? NULL : layout;
+        LS_TRY(ls_plan_estimate_here(&a->plan, &a->plan.setting, &own, &e));
+        a->estimates[kind] = (ls_finetune_estimate){
+            .kind = (ls_finetune_kind)kind,
+            .adapter_parameters = is_full ? 0.0 : (double)(layout->element_count - layout->frozen_elements),
+            .strategy = e.strategy,
+            .memory = e.memory,
+            .fit = e.fit,
+            .tokens_ps = e.tokens_ps};
+    }
+    return LS_OK;
+}
+
 /* ---- a machine, where none was named ---- */
 
 /* Whether the kind fits on one accelerator, which then becomes the answer's machine. */
@@ -129,14 +155,12 @@ ls_status ls_finetune_answer_compute(ls_arena *arena, const ls_finetune_question
         const int64_t context = a->plan.shape.config.context;
         plan->seq = (uint64_t)(context < SEQUENCE_DEFAULT ? context : SEQUENCE_DEFAULT);
     }
-    if (ls_plan_is_here(&a->plan, &a->plan.node)) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "plan --finetune is for GPUs; on this machine 'lockstep new' writes a "
-                       "run file and says what it needs, and 'train --dry-run' plans it to "
-                       "the byte");
-    }
     LS_TRY(a->plan.setting.gpus == 0 ? choose_accelerator(a, question) : ls_plan_settle(&a->plan));
-    estimate_kinds(a, question);
+    if (ls_plan_is_here(&a->plan, &a->plan.node)) {
+        LS_TRY(estimate_here(a, question));
+    } else {
+        estimate_kinds(a, question);
+    }
     const ls_price *rent = &a->plan.node.rent_hour;
     for (int kind = 0; kind < LS_FINETUNE_KINDS; kind++) {
         a->hours[kind] = a->plan.tokens / a->estimates[kind].tokens_ps / 3600.0;

@@ -8,6 +8,7 @@
 #ifndef LS_PLANNING_ANSWER_FINETUNE_ANSWER_H
 #define LS_PLANNING_ANSWER_FINETUNE_ANSWER_H
 
+#include "model/adapter.h"
 #include "planning/answer/answer.h"
 #include "planning/step/finetune.h"
 
@@ -17,6 +18,8 @@ typedef struct ls_finetune_question {
     const ls_plan_question *plan;
     ls_finetune_kind kind;
     uint64_t rank;
+    /* Bytes of a packed matrix (ls_base), for qlora on this machine. */
+    int64_t (*packed_bytes)(ls_base_kind kind, int64_t out, int64_t in);
 } ls_finetune_question;
 
 typedef struct ls_finetune_answer {
@@ -32,8 +35,9 @@ typedef struct ls_finetune_answer {
 /*
  * Left open: sequences are 2,048 tokens or the model's context, a batch is 16 of them, tokens are
  * a million, and the machine is the GPU of the catalogue with the least memory on which the kind
- * fits. Errors: those of ls_plan_answer_compute for a question that can't be understood;
- * LS_ERR_UNSUPPORTED for this machine's CPU, which `train --dry-run` plans to the byte.
+ * fits. On this machine the figures are those of our own trainer, from the op plan that it would
+ * run: adapters on a base in float32 (lora) or nf4 (qlora). Errors: those of
+ * ls_plan_answer_compute for a question that can't be understood.
  */
 LS_MUST_CHECK ls_status ls_finetune_answer_compute(ls_arena *arena, const ls_finetune_question *question,
                                                    ls_finetune_answer *answer_out);

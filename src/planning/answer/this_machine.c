@@ -201,9 +201,13 @@ static ls_status estimate_way(ls_plan_answer *answer, const own_case *asked, own
                                      .losses = true,
                                      .recompute = way.recompute,
                                      .tensor_cut = file ? (uint32_t)file->train.tensor_cut : 1};
-    ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
+    const ls_layout *layout = setting->shape == &answer->shape ? answer->trained : NULL;
+    ls_layout *whole = ls_arena_new(arena, ls_layout, 1);
     ls_plan *plan = ls_arena_new(arena, ls_plan, 1);
-    ls_layout_build(arena, &setting->shape->config, layout);
+    if (!layout) {
+        ls_layout_build(arena, &setting->shape->config, whole);
+        layout = whole;
+    }
     LS_TRY(ls_plan_build(arena, &setting->shape->config, layout, &options, plan));
     LS_TRY(fill_run(file, answer->here, setting->global_batch, way.micro, &own->run));
     own->run.plan = plan;

@@ -64,6 +64,18 @@ assert all(row["measured"]["step_s"] > 0 and row["measured"]["memory_bytes"] > 0
 PY
 checks=$((checks + 1))
 
+# Fine-tuning on this machine: the three ways of our own trainer.
+expect 0 "$LOCKSTEP" plan gpt2 --finetune lora --gpus here:1 --seq 64 --json
+check "adapters need less memory, a base in 4 bits less still" python3 - "$out" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1]))
+ways = {w["finetune"]: w for w in [d, *d["alternatives"]]}
+weights = {k: w["memory_gib"]["weights"] for k, w in ways.items()}
+total = {k: w["memory_gib"]["total"] for k, w in ways.items()}
+assert d["finetune"] == "lora" and d["fits"] and d["adapter_parameters"] == 2359296 and d["tokens_per_s"] > 0, d
+assert total["qlora"] < total["lora"] < total["full"] and weights["qlora"] < 0.55 * weights["lora"], (total, weights)
+PY
+
 # Another machine's is told, not used; neither is a broken one.
 sed -i 's/"cores": [0-9]*/"cores": 4095/' "$LOCKSTEP_HOME/calibration.json"
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir another
