@@ -184,6 +184,11 @@ static void model_open(model *m, ls_family family, ls_recompute recompute, uint3
     m->config.ffn = 24;
     m->config.context = LENGTH;
     m->config.vocab = VOCAB;
+    if (ls_family_has_experts(family)) {
+        m->config.experts = 4;
+        m->config.experts_per_token = 2;
+        m->config.expert_ffn = m->config.ffn;
+    }
     assert_int_equal(ls_model_config_check(&m->config), LS_OK);
     ls_layout_build(&m->arena, &m->config, &m->layout);
     ls_plan_options options = ls_executor_plan_options(NULL, LS_F32);
@@ -191,6 +196,7 @@ static void model_open(model *m, ls_family family, ls_recompute recompute, uint3
     options.length = LENGTH;
     options.training = options.losses = true;
     options.recompute = recompute;
+    options.balance_loss = ls_family_has_experts(family) ? 0.01 : 0.0;
     assert_int_equal(ls_plan_build(&m->arena, &m->config, &m->layout, &options, &m->whole), LS_OK);
     m->weights = calloc((size_t)m->layout.parameter_floats, sizeof(float));
     const ls_init_rule rule = {.seed = 5, .std = 0.2, .layers = LAYERS};
@@ -373,11 +379,11 @@ static void each_schedule(model *m)
 static void stage_run_has_the_bits_of_one_process(void **state)
 {
     (void)state;
-    const ls_family families[] = {LS_FAMILY_GPT2, LS_FAMILY_LLAMA, LS_FAMILY_QWEN3};
-    const uint32_t micro_batches[] = {6, 1, 3, 9, 2, 5, 4, 7, 8};
-    for (int i = 0; i < 9; i++) {
+    const ls_family families[] = {LS_FAMILY_GPT2, LS_FAMILY_LLAMA, LS_FAMILY_QWEN3, LS_FAMILY_MIXTRAL};
+    const uint32_t micro_batches[] = {6, 1, 3, 6, 9, 2, 5, 2, 4, 7, 8, 5};
+    for (int i = 0; i < 12; i++) {
         model m;
-        model_open(&m, families[i % 3], (ls_recompute)(i / 3), micro_batches[i]);
+        model_open(&m, families[i % 4], (ls_recompute)(i / 4), micro_batches[i]);
         each_schedule(&m);
         model_close(&m);
     }
