@@ -170,7 +170,8 @@ static double attention_s(const subject *s)
 static double norm_s(const subject *s, ls_work forward)
 {
     const double width = (double)s->plan->config.width;
-    return work_s(s->machine, s->phase == LS_PHASE_FORWARD ? forward : LS_WORK_NORM_BACKWARD, s->rows * width,
+    const double rows = (double)(s->plan->own_rows * s->plan->pieces);
+    return work_s(s->machine, s->phase == LS_PHASE_FORWARD ? forward : LS_WORK_NORM_BACKWARD, rows * width,
                   width, 0);
 }
 
@@ -210,9 +211,10 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
     case LS_OP_LINEAR:
         terms_s[LS_TERM_MATMUL] += linear_s(s);
         return;
-    case LS_OP_ADD:
-    case LS_OP_GATHER:
+    case LS_OP_GATHER: /* what they exchange is counted by add_plan_step */
     case LS_OP_SCATTER:
+        break;
+    case LS_OP_ADD:
     case LS_OP_DROPOUT: /* about as much as an addition of this size */
         elementwise_s = work_s(m, LS_WORK_ADD, s->rows * (double)s->plan->values[s->op->out[0]].cols, 0, 0);
         break;
