@@ -14,7 +14,7 @@ static void describe_activity(void *context, uint32_t activity, uint32_t number,
     const ls_plan *plan = context;
     text_out[0] = 0;
     const bool is_step = activity == LS_ACTIVITY_FORWARD || activity == LS_ACTIVITY_BACKWARD;
-    if (!is_step || number >= plan->step_count) {
+    if (!is_step || !plan || number >= plan->step_count) {
         return;
     }
     const ls_plan_step *step = &plan->steps[number];
@@ -43,6 +43,9 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
             "cannot name operations: %s does not give the size of the vocabulary (model.vocab is auto)",
             run_yaml);
     }
+    if (run.parallel.pipeline > 1) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "cannot name operations: stages number them differently");
+    }
     ls_model_config config;
     ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
     ls_plan *plan = ls_arena_new(arena, ls_plan, 1);
@@ -64,14 +67,16 @@ ls_status ls_describe_leaves(ls_arena *arena, const char *run_yaml, uint32_t ran
     ls_run_file run;
     LS_TRY(ls_run_file_load(run_yaml, NULL, 0, arena, &run));
     const uint32_t leaves = (uint32_t)run.train.leaves;
-    if (ranks == 0 || leaves < ranks) {
+    const uint32_t crew = (uint32_t)(run.parallel.tensor * run.parallel.pipeline);
+    if (ranks < crew || leaves < ranks / crew) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "cannot tell what the recorded operations were for: %s sets train.leaves to %" PRIu32
                        ", which is less than the run's %" PRIu32 " ranks",
                        run_yaml, leaves, ranks);
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        leaves_out[rank] = ls_leaves_of_rank(leaves, ranks, rank).count;
+        const uint32_t crews = ranks / crew, own = rank / crew;
+        leaves_out[rank] = own < crews ? ls_leaves_of_rank(leaves, crews, own).count : 0;
     }
     return LS_OK;
 }

@@ -377,6 +377,7 @@ static ls_status start_watch(ls_workers *workers)
     /* Processes of other hosts cannot be looked at from here; their agents do that and report
      * what they see. */
     const ls_control *control = workers->control;
+    const ls_session *session = workers->options.session;
     uint32_t *local = ls_arena_new(&workers->arena, uint32_t, control->local_ranks);
     for (uint32_t i = 0; i < control->local_ranks; i++) {
         local[i] = control->first_rank + i;
@@ -387,8 +388,8 @@ static ls_status start_watch(ls_workers *workers)
         .ranks = control->ranks,
         .local = local,
         .local_count = control->local_ranks,
-        .hang_timeout_s = workers->options.session->run.job.hang_timeout_s,
-        .describe = ls_describe_plan(&workers->options.session->plan),
+        .hang_timeout_s = session->run.job.hang_timeout_s,
+        .describe = ls_describe_plan(session->pipeline_list ? NULL : session->own_plans),
         .event = put_event,
         .fatal = on_fatal,
         .ask_stack = ask_stack,
