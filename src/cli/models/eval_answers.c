@@ -60,7 +60,7 @@ static json_t *records_json(const eval_settings *settings, const char *model, co
         json_object_set_new(root, "exact", ratio_or_null(v->exact_count, v->count));
         json_object_set_new(root, "found", ratio_or_null(v->found_count, v->count));
         json_object_set_new(root, "stopped", ratio_or_null(v->stopped_count, v->count));
-        json_object_set_new(root, "max_tokens", json_integer((json_int_t)settings->max_tokens));
+        json_object_set_new(root, "max_tokens", json_integer((json_int_t)questions->answer_tokens));
         json_object_set_new(root, "extract",
                             settings->extract[0] ? json_string(settings->extract) : json_null());
     }

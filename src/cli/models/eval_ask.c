@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { SHOWN_DEFAULT = 10 };
+enum { SHOWN_DEFAULT = 10, ANSWER_TOKENS_DEFAULT = 256 };
 
 size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out)
 {
@@ -119,6 +119,12 @@ static ls_status read_records(const ls_invocation *invocation, size_t index, con
 
 /* ---- answers ---- */
 
+static uint64_t answer_tokens(const eval_settings *settings, int64_t context)
+{
+    const uint64_t half = ls_clamp_u64((uint64_t)context / 2, 1, ANSWER_TOKENS_DEFAULT);
+    return settings->max_tokens == LS_AUTO_U64 ? half : settings->max_tokens;
+}
+
 static ls_status ask_loaded(const ls_invocation *invocation, size_t index, ls_loaded_model *model,
                             ls_quiz *quizzes, size_t count, ls_quiz_answer **answers_out)
 {
@@ -134,7 +140,8 @@ static ls_status ask_loaded(const ls_invocation *invocation, size_t index, ls_lo
                                         ls_model_stops(&model->file->config, model->file->tokenizer, stops)};
     for (size_t i = 0; i < count; i++) {
         answers_out[i] = ls_arena_new(arena, ls_quiz_answer, quizzes[i].count);
-        LS_TRY(ls_judge_answer(arena, &judged, &quizzes[i], settings->max_tokens, answers_out[i]));
+        quizzes[i].answer_tokens = answer_tokens(settings, model->file->config.context);
+        LS_TRY(ls_judge_answer(arena, &judged, &quizzes[i], answers_out[i]));
     }
     return LS_OK;
 }

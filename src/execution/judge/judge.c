@@ -326,9 +326,9 @@ static ls_status score_all(judge *j, const ls_quiz *quiz, ls_quiz_answer *answer
 }
 
 ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model, const ls_quiz *quiz,
-                          uint64_t tokens_max, ls_quiz_answer *answers_out)
+                          ls_quiz_answer *answers_out)
 {
-    judge j = {.arena = arena, .model = model, .tokens_max = tokens_max};
+    judge j = {.arena = arena, .model = model, .tokens_max = quiz->answer_tokens};
     ls_status status = ls_tokenizer_scratch_create(model->tokenizer, &j.scratch);
     if (status == LS_OK) {
         status = (quiz->items[0].endings ? score_all : write_all)(&j, quiz, answers_out);

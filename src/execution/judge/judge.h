@@ -38,13 +38,12 @@ typedef struct ls_quiz_answer {
 } ls_quiz_answer;
 
 /*
- * Answers all questions. tokens_max: of a generated answer. answers_out: (count), texts and scores
+ * Answers all questions. answers_out: (count), texts and scores
  * in `arena`. Errors, with path and line: LS_ERR_DATA for a question that has no token before its
  * ending, or whose ending alone fills the context; LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_judge_answer(ls_arena *arena, const ls_judged_model *model,
-                                        const ls_quiz *questions, uint64_t tokens_max,
-                                        ls_quiz_answer *answers_out);
+                                        const ls_quiz *questions, ls_quiz_answer *answers_out);
 
 /* ---- counting ---- */
 

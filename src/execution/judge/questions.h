@@ -63,6 +63,7 @@ typedef struct ls_quiz {
     const char *form; /* of a task: "hellaswag", ... */
     /* keys the records were read by; NULL for a task */
     const char *prompt_key, *label_key;
+    uint64_t answer_tokens; /* the most that a generated answer may have */
 } ls_quiz;
 
 typedef struct ls_quiz_keys {

@@ -128,6 +128,8 @@ expect 2 records records.jsonl --label answer --choices red
 says "labels in --choices is 1, but at least 2"
 expect 2 records records.jsonl --label answer --extract "("
 says "no regular expression"
+expect 0 "$LOCKSTEP" eval trained --records records.jsonl --prompt-field question --label answer --limit 2 --json
+same "answers of half the context where no limit is given" "$(field "$out" max_tokens)" 32
 expect 2 records records.jsonl --label answer --max-tokens 64
 says "leaves no room for a prompt" "context of 64"
 expect 2 records missing.jsonl --label answer

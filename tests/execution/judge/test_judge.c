@@ -260,7 +260,7 @@ static double score_of(const model *m, ls_tokenizer *tokenizer, const char *befo
     ls_quiz_question items[] = {{.prompt = first, .endings = endings, .ending_count = 2, .bos = -1}};
     const ls_judged_model judged = {.on_device = m->on_device, .tokenizer = tokenizer};
     ls_quiz_answer answers[1] = {0};
-    assert_int_equal(ls_judge_answer(&arena, &judged, &(ls_quiz){.items = items, .count = 1}, 1, answers),
+    assert_int_equal(ls_judge_answer(&arena, &judged, &(ls_quiz){.items = items, .count = 1}, answers),
                      LS_OK);
     const double score = answers[0].scores[1];
     ls_arena_release(&arena);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x pipeline {1..4} x data {1,2,3}
+# that fits the ranks, with each schedule, and compares the hashes with those of one rank.
+# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [FAMILY ...]     families: gpt2 llama qwen3 (all)
+# Prints a line per family, and a line for each mesh whose hash differs or that fails; exit code 1 if there is one.
+set -u
+[ $# -ge 1 ] || { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
+program=$(realpath "$1")
+shift
+most=12 threads=1 families=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --ranks) most=$2; shift 2 ;;
+    --threads) threads=$2; shift 2 ;;
+    *) families+=("$1"); shift ;;
+    esac
+done
+[ ${#families[@]} -gt 0 ] || families=(gpt2 llama qwen3)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export LOCKSTEP_HOME=$work/home
+cp "$program" lockstep # a build beside the campaign must not change what it runs
+lockstep=$work/lockstep
+python3 -c '
+import random
+random.seed(1)
+open("text.txt", "w").write(" ".join(random.choice("the cat sat on a mat and ran".split()) for _ in range(20000)))'
+cut=
+"$lockstep" train --keys | grep -q train.sequence_cut && cut="sequence_cut: 2,"
+
+write_run() {
+    cat >"$1.yaml" <<YAML
+name: $1
+model: {family: $1, layers: 4, heads: 4, width: 32, ffn: 64, context: 32}
+tokenizer: {kind: bytes}
+data: {train: [text.txt]}
+train: {steps: 3, global_batch: 12, micro_batch: 1, leaves: 6, tensor_cut: 4, $cut optimizer: {lr: 1.0e-2}}
+eval: {every_steps: 0}
+sample: {every_steps: 0}
+checkpoint: {every_steps: 0}
+YAML
+}
+
+# hashes FAMILY ARGUMENT...
+hashes() {
+    local family=$1
+    shift
+    rm -rf run
+    timeout 120 "$lockstep" train "$family.yaml" --json --run-dir run --threads "$threads" "$@" 2>error.txt |
+        python3 -c 'import json, sys; r = json.load(sys.stdin); print(r["curve_hash"], r["state_hash"])' 2>/dev/null ||
+        tail -1 error.txt
+}
+
+failed=0
+for family in "${families[@]}"; do
+    write_run "$family"
+    reference=$(hashes "$family" --ranks 1)
+    count=0 equal=0
+    for tensor in 1 2 4; do for context in 1 ${cut:+2}; do for pipeline in 1 2 3 4; do for data in 1 2 3; do
+        ranks=$((tensor * context * pipeline * data))
+        [ $ranks -le "$most" ] || continue
+        schedules=1f1b
+        [ $pipeline -eq 1 ] || schedules="1f1b zero-bubble"
+        [ $pipeline -ne 2 ] || schedules+=" interleaved"
+        for schedule in $schedules; do
+            mesh=(--ranks $ranks --set parallel.tensor=$tensor --set parallel.pipeline=$pipeline --set parallel.schedule=$schedule)
+            [ -z "$cut" ] || mesh+=(--set parallel.context=$context)
+            got=$(hashes "$family" "${mesh[@]}")
+            count=$((count + 1))
+            if [ "$got" = "$reference" ]; then
+                equal=$((equal + 1))
+            else
+                failed=1
+                echo "$family ${mesh[*]}: $got instead of $reference"
+            fi
+        done
+    done; done; done; done
+    echo "$family: $equal of $count meshes have the hash of one rank, ${reference:0:16}"
+done
+exit $failed
