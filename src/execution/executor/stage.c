@@ -61,10 +61,12 @@ static ls_status join_tables(const ls_stage *stage, const ls_executor_batch *bat
     ls_executor *first = &stage->executors[0], *last = &stage->executors[stage->pipeline->chunks - 1];
     const ls_plan *plan = first->plan;
     const bool is_first = plan->stage.in == LS_NONE, is_last = last->plan->stage.out == LS_NONE;
-    const int64_t most = plan->rows;
     if (is_first == is_last || !plan->config.tied || plan->layout->parameters[plan->layout->table].frozen) {
         return LS_OK;
     }
+    /* as many rows as the stream between stages has: they fit its place */
+    const int32_t stream = is_last ? last->plan->stage.in : plan->stage.dout;
+    const int64_t most = is_last ? last->plan->values[stream].rows : plan->values[stream].rows;
     for (uint32_t piece = 0; piece < plan->pieces; piece++) {
         const ls_executor_batch own = ls_executor_piece(is_last ? last : first, batch, piece);
         LS_TRY(is_last ? send_table(stage, last, most) : add_table(stage, first, &own, most));
