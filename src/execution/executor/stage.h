@@ -11,8 +11,8 @@
  * the bits that a process with all layers would leave there; the rest of the buffer is not touched,
  * so stages may share one.
  * With tied embeddings the first stage has the table and the last one the head. The last one sends
- * its part of the table's gradient to the first one after its list, in pieces of as many rows as the
- * stream between stages has, and the first stage adds them to its own part.
+ * its part of the table's gradient to the first one after its list, in pieces of as many rows as
+ * the stream between stages has, and the first stage adds them to its own part.
  *
  * Used by one thread; allocates nothing.
  */
