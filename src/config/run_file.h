@@ -184,8 +184,9 @@ typedef struct ls_run_train {
     uint64_t leaves;       /* V of invariant I1; divides global_batch */
     /* patterns over tensor names (model/layout.h: ls_layout_build_frozen) */
     ls_option_strings freeze;
-    uint64_t tensor_cut; /* canonical tensor-parallel degree */
-    double balance_loss; /* has an effect only with experts */
+    uint64_t tensor_cut;   /* canonical tensor-parallel degree */
+    uint64_t sequence_cut; /* pieces of each sequence (model/plan.h) */
+    double balance_loss;   /* has an effect only with experts */
     uint64_t seed;
     ls_run_optimizer optimizer;
     ls_run_schedule schedule;
@@ -206,8 +207,8 @@ enum { LS_RUN_CHUNKS = 2 };
 
 typedef struct ls_run_parallel {
     uint64_t ranks; /* auto: ls_run_file_ranks; at most leaves */
-    uint64_t data;  /* auto: ranks / (tensor * pipeline) */
-    uint64_t tensor, pipeline;
+    uint64_t data;  /* auto: ranks / (tensor * context * pipeline) */
+    uint64_t tensor, context, pipeline;
     int schedule;  /* an ls_run_pipeline */
     uint64_t zero; /* stage 0 to 3 */
     bool shadow;   /* with zero 1 to 3: each host also keeps the shards of its neighbour's ranks */

@@ -131,6 +131,30 @@ static ls_status check_heads(const ls_run_model *model)
     return LS_OK;
 }
 
+static ls_status check_sequence_cut(const ls_run_file *run)
+{
+    const uint64_t cut = run->train.sequence_cut, context = run->model.context;
+    if ((cut & (cut - 1)) != 0) {
+        return ls_fail(LS_ERR_INVALID, "train.sequence_cut is %llu, but must be 1, 2, 4 or 8", number(cut));
+    }
+    if (cut > 1 && context != LS_AUTO_U64 && context % (2 * cut) != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.sequence_cut is %llu, but model.context %llu must be a multiple of twice that, "
+                       "%llu; use a context of %llu, or another cut",
+                       number(cut), number(context), number(2 * cut),
+                       number((context + 2 * cut - 1) / (2 * cut) * (2 * cut)));
+    }
+    const bool has_adapter = run->adapter.kind != LS_ADAPTER_NONE, has_experts = run->model.experts > 0;
+    if (cut > 1 && (has_adapter || has_experts || run->train.precision != LS_PRECISION_FP32)) {
+        return ls_fail(LS_ERR_UNSUPPORTED, "train.sequence_cut is %llu, but in this version it must be 1 %s",
+                       number(cut),
+                       has_adapter   ? "for runs that train an adapter (adapter.kind)"
+                       : has_experts ? "for models with experts"
+                                     : "unless train.precision is fp32");
+    }
+    return LS_OK;
+}
+
 static ls_status check_tensor_cut(const ls_run_file *run)
 {
     const ls_run_model *model = &run->model;
@@ -202,6 +226,7 @@ static ls_status check_model(const ls_run_file *run)
     }
     LS_TRY(check_heads(model));
     LS_TRY(check_tensor_cut(run));
+    LS_TRY(check_sequence_cut(run));
     LS_TRY(check_window(model));
     LS_TRY(check_experts(model));
     if (model->rope_scaling_kind == LS_ROPE_LLAMA3 &&
@@ -451,7 +476,24 @@ static uint64_t largest_divisor(uint64_t of, uint64_t most)
     return divisor;
 }
 
-/* How parallel.tensor and parallel.pipeline divide the model between ranks. */
+/* Ranks that compute the same share of the batch together. */
+static uint64_t model_ranks(const ls_run_parallel *parallel)
+{
+    return parallel->tensor * parallel->context * parallel->pipeline;
+}
+
+static ls_status check_context(const ls_run_file *run)
+{
+    const uint64_t degree = run->parallel.context, cut = run->train.sequence_cut;
+    return degree > 1 && cut % degree != 0
+               ? ls_fail(LS_ERR_INVALID,
+                         "parallel.context is %llu, but must divide train.sequence_cut, which is %llu; use "
+                         "%llu, or set train.sequence_cut in a new run: it can't change once a run has begun",
+                         number(degree), number(cut), number(largest_divisor(cut, degree)))
+               : LS_OK;
+}
+
+/* How parallel.tensor, parallel.context and parallel.pipeline divide the model between ranks. */
 static ls_status check_mesh(const ls_run_file *run)
 {
     const ls_run_parallel *parallel = &run->parallel;
@@ -463,6 +505,7 @@ static ls_status check_mesh(const ls_run_file *run)
             "set train.tensor_cut in a new run: it can't change once a run has begun",
             number(tensor), number(cut), number(largest_divisor(cut, tensor)));
     }
+    LS_TRY(check_context(run));
     if (tensor > 1 && (cut & (cut - 1)) != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "train.tensor_cut is %llu, but must be a power of two where ranks share it "
@@ -498,7 +541,7 @@ static ls_status check_ranks(const ls_run_file *run)
                        number(job->min_ranks), number(job->max_ranks));
     }
     LS_TRY(check_mesh(run));
-    const uint64_t per_replica = parallel->tensor * parallel->pipeline;
+    const uint64_t per_replica = model_ranks(parallel);
     const char *shares_word = run->train.leaves == 1 ? "share" : "shares";
     if (parallel->ranks == LS_AUTO_U64) {
         return parallel->data == LS_AUTO_U64 || parallel->data <= run->train.leaves
@@ -513,10 +556,10 @@ static ls_status check_ranks(const ls_run_file *run)
     if (parallel->ranks % per_replica != 0) {
         return ls_fail(
             LS_ERR_INVALID,
-            "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.pipeline "
-            "%llu, for example %llu",
-            number(parallel->ranks), number(parallel->tensor), number(parallel->pipeline),
-            number((parallel->ranks / per_replica + 1) * per_replica));
+            "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.context "
+            "%llu * parallel.pipeline %llu, for example %llu",
+            number(parallel->ranks), number(parallel->tensor), number(parallel->context),
+            number(parallel->pipeline), number((parallel->ranks / per_replica + 1) * per_replica));
     }
     if (job->min_ranks > parallel->ranks) {
         return ls_fail(
@@ -529,9 +572,9 @@ static ls_status check_ranks(const ls_run_file *run)
     if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.data is %llu, but parallel.ranks %llu / (parallel.tensor %llu * "
-                       "parallel.pipeline %llu) is %llu; set parallel.data to auto",
+                       "parallel.context %llu * parallel.pipeline %llu) is %llu; set parallel.data to auto",
                        number(parallel->data), number(parallel->ranks), number(parallel->tensor),
-                       number(parallel->pipeline), number(replicas));
+                       number(parallel->context), number(parallel->pipeline), number(replicas));
     }
     if (replicas > run->train.leaves) {
         return ls_fail(
@@ -626,7 +669,7 @@ uint64_t ls_run_file_ranks(const ls_run_file *run)
     if (parallel->ranks != LS_AUTO_U64) {
         return parallel->ranks;
     }
-    return parallel->tensor * parallel->pipeline * (parallel->data != LS_AUTO_U64 ? parallel->data : 1);
+    return model_ranks(parallel) * (parallel->data != LS_AUTO_U64 ? parallel->data : 1);
 }
 
 ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)

@@ -38,6 +38,7 @@ const ls_option_hint ls_run_file_hints[] = {
     {"num_gpus n_gpus n_gpu gpus devices num_devices num_processes nproc_per_node world_size ddp", "parallel.ranks", "number of processes, or the option --ranks"},
     {"deepspeed zero_stage zero_optimization fsdp fsdp_config sharding_strategy zero3", "parallel.zero", "ZeRO stage 0 to 3"},
     {"tensor_parallel_size tensor_model_parallel_size tp_size tp", "parallel.tensor", "number of ranks that each layer is divided between"},
+    {"context_parallel_size cp_size cp context_parallel_degree", "parallel.context", "number of ranks that each sequence is divided between"},
     {"pipeline_parallel_size pipeline_model_parallel_size pp_size pp", "parallel.pipeline", "number of pipeline stages"},
     /* model */
     {"hidden_size n_embd d_model dim embed_dim n_embed embedding_size model_dim", "model.width", ""},

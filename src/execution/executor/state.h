@@ -43,8 +43,8 @@ typedef struct ls_state {
 
 /*
  * Allocates the buffers, all zero. weights: LS_F32, or LS_BF16 on a GPU. gradient_count: 0 for a
- * model that is only evaluated (then m and v are NULL too), else ls_tree_buffers(leaves). On a GPU
- * the mirror takes 4 bytes of host memory per parameter, 12 with an optimizer. Errors:
+ * model that is only evaluated (then m and v are NULL too), else tree_buffers of ls_plan_memory. On
+ * a GPU the mirror takes 4 bytes of host memory per parameter, 12 with an optimizer. Errors:
  * LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights,

@@ -57,6 +57,7 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
     options.training = options.losses = true;
     options.recompute = (ls_recompute)run.train.recompute;
     options.tensor_cut = (uint32_t)run.train.tensor_cut;
+    options.sequence_cut = (uint32_t)run.train.sequence_cut;
     LS_TRY(ls_plan_build(arena, &config, layout, &options, plan));
     *describe_out = ls_describe_plan(plan);
     return LS_OK;

@@ -187,6 +187,19 @@ static void show_outputs(trace *t, ls_phase phase)
     }
 }
 
+/* The outputs of each piece of the sequences. */
+static void show_pieces(trace *t, const ls_executor_batch *batch, ls_phase phase)
+{
+    for (uint32_t piece = 0; piece < t->executor->plan->pieces; piece++) {
+        ls_executor_batch own = *batch;
+        own.gradients = batch->piece_gradients ? batch->piece_gradients[piece] : batch->gradients;
+        t->executor->piece = piece;
+        t->batch = &own;
+        show_outputs(t, phase);
+    }
+    t->batch = batch;
+}
+
 ls_status ls_op_trace_run(ls_executor *executor, const ls_executor_batch *batch, ls_op_range_fn fn,
                           void *context, bool *ended_out)
 {
@@ -200,7 +213,7 @@ ls_status ls_op_trace_run(ls_executor *executor, const ls_executor_batch *batch,
                                 .op = ls_op_kind_name(t.op->kind),
                                 .phase = phase_names[step.phase],
                                 .layer = t.op->layer};
-        show_outputs(&t, step.phase);
+        show_pieces(&t, batch, step.phase);
     }
     *ended_out = t.ended;
     return LS_OK;

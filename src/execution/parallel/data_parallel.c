@@ -126,7 +126,7 @@ static void make_inputs(ls_data_parallel *p, const ls_data_parallel_options *opt
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
         const uint32_t count = ls_tree_handover(options->leaves, leaves, nodes);
         const uint32_t buffers =
-            ls_data_parallel_buffers(options->leaves, options->parts / crew, part / crew);
+            ls_data_parallel_buffers(options->leaves, options->parts / crew, part / crew) + p->more_pieces;
         LS_ASSERT(count <= buffers && buffers <= LS_GRADIENT_BUFFERS_MAX && buffers <= LS_TREE_NODES_MAX);
         for (uint32_t i = 0; i < buffers; i++) {
             float *buffer = options->gradient(options->context, leader, i);
@@ -391,6 +391,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->zero = options->zero;
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
+    p->more_pieces = options->plan->options.sequence_cut - 1;
     p->mesh = options->mesh;
     p->team_epoch = options->team_epoch;
     p->marks_of = options->marks;

@@ -140,8 +140,8 @@ typedef struct ls_data_parallel_options {
     /* epoch of the team in force: of the cut, or later after recoveries */
     uint64_t team_epoch;
 
-    /* Returns flat gradient buffer `index` of local part `part`, index < ls_data_parallel_buffers.
-     * Called during creation only. */
+    /* Returns flat gradient buffer `index` of local part `part`, index below that
+     * number. Called during creation only. */
     float *(*gradient)(void *context, uint32_t part, uint32_t index);
     /* Buffer for the sums of owned slices, shared by the host. NULL: the sums overwrite the rank's
      * own gradient buffer 0, and a step cannot be taken over. */
@@ -190,7 +190,8 @@ typedef struct ls_data_parallel_options {
 
 /* ---- sizes ---- */
 
-/* Number of gradient buffers that part `part` of `parts` needs. */
+/* Number of gradient buffers that part `part` of `parts` needs with one piece per sequence; the
+ * other pieces of a leaf (plan->options.sequence_cut) have one more each. */
 uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part);
 
 /* Size of the exchange area of a host with up to `local_parts` parts. local_parts 0: for a single

@@ -91,8 +91,9 @@ struct ls_data_parallel {
     uint32_t local_count;
     const float **local_inputs;
     ls_leaf_range *local_nodes;
-    float **buffers; /* LS_GRADIENT_BUFFERS_MAX of each local part */
-    float *target;   /* sums of owned slices: options.sums, or own gradient buffer 0 */
+    uint32_t more_pieces; /* of each sequence, beside the first */
+    float **buffers;      /* LS_GRADIENT_BUFFERS_MAX of each local part */
+    float *target;        /* sums of owned slices: options.sums, or own gradient buffer 0 */
     bool has_sums;
 
     /* The sum over all leaves. Its inputs, in the order of leaves: nodes received from the hosts

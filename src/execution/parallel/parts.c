@@ -68,7 +68,7 @@ static ls_status make_part(ls_data_parallel *p, ls_own_part *own, uint32_t local
     own->part.leads = ls_mesh_leader(p->mesh, local) == local;
     own->part.leaves = ls_mesh_leaves(p->mesh, p->leaf_count, p->parts, own->part.number);
     own->part.gradient_count =
-        ls_data_parallel_buffers(p->leaf_count, p->parts / crew, own->part.number / crew);
+        ls_data_parallel_buffers(p->leaf_count, p->parts / crew, own->part.number / crew) + p->more_pieces;
     memcpy(own->part.gradients, p->buffers + (size_t)local * LS_GRADIENT_BUFFERS_MAX,
            sizeof own->part.gradients);
     own->part.stack = &exchange->slots[ls_mesh_leader(p->mesh, local)].stack;

@@ -46,6 +46,11 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
                  "the step time of stages that are tensor groups, too, can't be predicted yet");
         return;
     }
+    if (mesh.context > 1) {
+        snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
+                 "the step time of ranks that divide sequences between them can't be predicted yet");
+        return;
+    }
     const ls_own_run run = {.plan = mesh.tensor > 1 ? session->own_plans : &session->plan,
                             .pipeline = mesh.pipeline > 1 ? &session->pipeline : NULL,
                             .scratch = arena,

@@ -71,12 +71,17 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .stop = stop_opening,
         .context = trainer->options->out,
     };
-    if (trainer->options->hosts && run->parallel.tensor * run->parallel.pipeline > 1) {
+    const ls_run_parallel *p = &run->parallel;
+    if (trainer->options->hosts && p->tensor * p->context * p->pipeline > 1) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "parallel.%s is %" PRIu64 ", but in this version only ranks of one host can divide a "
                        "model, and this run has several hosts; set it to 1",
-                       run->parallel.tensor > 1 ? "tensor" : "pipeline",
-                       run->parallel.tensor > 1 ? run->parallel.tensor : run->parallel.pipeline);
+                       p->tensor > 1    ? "tensor"
+                       : p->context > 1 ? "context"
+                                        : "pipeline",
+                       p->tensor > 1    ? p->tensor
+                       : p->context > 1 ? p->context
+                                        : p->pipeline);
     }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,

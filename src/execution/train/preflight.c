@@ -191,7 +191,9 @@ static void hash_schedule(const ls_session *session, uint32_t ranks,
     put(&hash, (int64_t)run->train.global_batch);
     put(&hash, (int64_t)run->train.micro_batch);
     put(&hash, (int64_t)run->train.tensor_cut);
+    put(&hash, (int64_t)run->train.sequence_cut);
     put(&hash, (int64_t)run->parallel.tensor);
+    put(&hash, (int64_t)run->parallel.context);
     put(&hash, (int64_t)run->parallel.pipeline);
     put(&hash, (int64_t)run->parallel.zero);
     put(&hash, (int64_t)run->parallel.shadow);

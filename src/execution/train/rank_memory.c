@@ -8,10 +8,12 @@
 #include <stdio.h>
 
 /* One crew of ranks, or a rank that computes alone. */
-static void add_crew(ls_ranks_cost *cost, uint32_t leaves, uint32_t crews, uint32_t crew)
+static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t crews, uint32_t crew)
 {
+    const uint32_t leaves = (uint32_t)session->run.train.leaves;
     const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
-    const uint32_t buffers = ls_tree_range_buffers(leaves, range);
+    const uint32_t pieces = session->plan.options.sequence_cut;
+    const uint32_t buffers = ls_tree_range_buffers(leaves, range) + pieces - 1;
     cost->leaves_min = crew == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
     cost->leaves_max = range.count > cost->leaves_max ? range.count : cost->leaves_max;
     cost->buffers_max = buffers > cost->buffers_max ? buffers : cost->buffers_max;
@@ -30,7 +32,7 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
         cost.buffers_max = cost.buffers = m->tree_buffers;
     }
     for (uint32_t crew = 0; ranks > 1 && crew < crews; crew++) {
-        add_crew(&cost, leaves, crews, crew);
+        add_crew(&cost, session, crews, crew);
     }
     cost.imbalance = ranks > 1 ? (double)cost.leaves_max * crews / leaves : 1.0;
     cost.idle = 1.0 - 1.0 / cost.imbalance;

@@ -33,8 +33,9 @@ static uint32_t crew_of(const ls_segment_plan *plan)
 static ls_control place(const ls_segment_plan *plan)
 {
     /* Any range of leaves needs at most the stacks of two trees, because its nodes first grow and
-     * then shrink. Buffers that are never touched take no memory, so the bound may be generous. */
-    const uint32_t buffers = 2 * ls_tree_buffers(plan->leaves);
+     * then shrink; the pieces of a leaf have one each. Buffers that are never touched take no
+     * memory, so the bound may be generous. */
+    const uint32_t buffers = 2 * ls_tree_buffers(plan->leaves) + LS_SEQUENCE_CUT_MAX - 1;
     ls_control control = {
         .magic = LS_SEGMENT_MAGIC,
         .version = LS_SEGMENT_VERSION,
@@ -263,9 +264,9 @@ uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part)
     const ls_control *control = segment->control;
     const ls_team *team = &control->team;
     LS_DCHECK(part < team->local_parts);
-    return ls_tree_range_buffers(control->leaves,
-                                 ls_leaves_of_rank(control->leaves, team->parts / control->crew,
-                                                   (team->first_part + part) / control->crew));
+    const ls_leaf_range leaves = ls_leaves_of_rank(control->leaves, team->parts / control->crew,
+                                                   (team->first_part + part) / control->crew);
+    return ls_tree_range_buffers(control->leaves, leaves) + LS_SEQUENCE_CUT_MAX - 1;
 }
 
 bool ls_segment_fits(const ls_segment *segment, const ls_layout *layout)

@@ -58,7 +58,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 4,
+    LS_SEGMENT_VERSION = 5,
     LS_SEGMENT_ALIGN = 2 << 20,
     /* how many steps ranks may be ahead of the trainer; a power of two */
     LS_RANK_RESULTS = 64,

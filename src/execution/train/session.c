@@ -226,6 +226,7 @@ static ls_status build_plan(ls_session *session, uint32_t member)
     options.losses = true;
     options.recompute = (ls_recompute)run->train.recompute;
     options.tensor_cut = (uint32_t)run->train.tensor_cut;
+    options.sequence_cut = (uint32_t)run->train.sequence_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
     LS_TRY(ls_session_build_own_plans(session, member));
@@ -300,6 +301,7 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
     return options->is_rank || session->ranks > 1 ? "it has several ranks (--ranks, parallel.ranks)"
            : session->run.job.elastic             ? "job.elastic is true"
            : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
+           : session->run.train.sequence_cut > 1  ? "train.sequence_cut is above 1"
            : session->run.model.experts > 0       ? "the model has experts, which only the CPU computes"
                                                   : NULL;
 }

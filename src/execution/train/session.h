@@ -96,7 +96,7 @@ ls_dtype ls_session_activations(const ls_session *session);
 /* The model of a state of this run, for evaluation and samples. */
 ls_model_on_device ls_session_model(const ls_session *session, const ls_state *state);
 
-/* How ranks divide the model (parallel.tensor, parallel.pipeline). */
+/* How ranks divide the model (parallel.tensor, context, pipeline). */
 ls_mesh ls_session_mesh(const ls_session *session);
 /* Size of the area in which the ranks of a host exchange, for up to `local_ranks` of them: that of
  * data parallelism, then, 64-byte aligned, the rooms of the crews. */

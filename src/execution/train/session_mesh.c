@@ -7,7 +7,9 @@
 ls_mesh ls_session_mesh(const ls_session *session)
 {
     const ls_run_parallel *parallel = &session->run.parallel;
-    return (ls_mesh){.tensor = (uint32_t)parallel->tensor, .pipeline = (uint32_t)parallel->pipeline};
+    return (ls_mesh){.tensor = (uint32_t)parallel->tensor,
+                     .pipeline = (uint32_t)parallel->pipeline,
+                     .context = (uint32_t)parallel->context};
 }
 
 uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks)
@@ -42,6 +44,8 @@ static ls_status build_plans_of(ls_session *session, ls_arena *arena, uint32_t m
     ls_plan whole = session->plan; /* of all layers; its stages have pieces of them */
     whole.options.tensor_degree = mesh.tensor;
     whole.options.tensor_member = place.tensor;
+    whole.options.context_degree = mesh.context;
+    whole.options.context_member = place.context;
     *plans_out = ls_arena_new(arena, ls_plan, session->pipeline.chunks);
     if (mesh.pipeline == 1) {
         return ls_plan_build(arena, &session->config, &session->layout, &whole.options, *plans_out);
@@ -113,8 +117,9 @@ void ls_session_describe_mesh(const ls_session *session, ls_text *text)
         return;
     }
     ls_text_printf(text,
-                   "mesh    data %u x pipeline %u x tensor %u = %u ranks; %u compute each leaf together",
-                   session->ranks / crew, mesh.pipeline, mesh.tensor, session->ranks, crew);
+                   "mesh    data %u x pipeline %u x context %u x tensor %u = %u ranks; %u compute each leaf "
+                   "together",
+                   session->ranks / crew, mesh.pipeline, mesh.context, mesh.tensor, session->ranks, crew);
     if (mesh.pipeline > 1) {
         ls_text_printf(text, "; stages idle for %.1f %% of a leaf of %u micro-batch%s",
                        100.0 * bubble_of(session), session->pipeline.micro_batches,

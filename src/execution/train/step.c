@@ -327,7 +327,8 @@ static ls_status prepare(ls_stepper *stepper)
 {
     LS_TRY(alloc_buffers(stepper));
     if (stepper->parallel == NULL) {
-        LS_ASSERT(stepper->state->gradient_count == ls_tree_buffers(stepper->settings.leaves));
+        LS_ASSERT(stepper->state->gradient_count ==
+                  ls_plan_memory(stepper->executor->plan, stepper->settings.leaves).tree_buffers);
         LS_TRY(make_alone(stepper));
     }
     LS_TRY(make_sdc_monitor(stepper));

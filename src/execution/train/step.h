@@ -79,9 +79,8 @@ typedef struct ls_stepper ls_stepper;
 
 /*
  * Creates a stepper over an executor, of a stage one for each of its chunks, and a state (both
- * borrowed). state->gradient_count:
- * ls_tree_buffers(leaves) for a single process; the gradient buffers of a rank are those passed to
- * ls_data_parallel_create. Errors: LS_ERR_MEMORY.
+ * borrowed). state->gradient_count: tree_buffers of ls_plan_memory for a single process; the
+ * gradient buffers of a rank are those passed to ls_data_parallel_create. Errors: LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_stepper_create(ls_executor *executors, ls_state *state,
                                           const ls_step_settings *settings, ls_stepper **stepper_out);

@@ -35,6 +35,7 @@ struct ls_stepper {
     bool look_ended;
     uint64_t position; /* of the micro-batch being computed */
     bool fetches;      /* the weights of the leaves being computed come from other hosts */
+    ls_leaf_sum pieces[LS_SEQUENCE_CUT_MAX]; /* of the sequences: losses of the current leaf */
     ls_sdc_monitor *sdc_monitor;
     /* where the update of the next step keeps the old values; NULL: nowhere */
     float *snapshot[3];

@@ -8,6 +8,7 @@
 #include "execution/train/step_internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 static_assert((int)LS_NO_TARGET == (int)LS_TARGET_IGNORED, "targets go to the kernels as they are");
 
@@ -37,15 +38,26 @@ static ls_status draw_micro_batch(ls_stepper *stepper, uint64_t position)
     return LS_OK;
 }
 
-static void sum_losses(const ls_stepper *stepper, double *loss_sum, uint64_t *tokens)
+/* The first of the pieces of each sequence that this rank computes. */
+static uint32_t first_piece(const ls_stepper *stepper)
 {
-    const int64_t count = stepper->settings.micro_batch * stepper->length;
-    double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        sum += (double)stepper->losses[i];
-        *tokens += stepper->rows.targets[i] != LS_TARGET_IGNORED;
+    const ls_plan *plan = stepper->executor->plan;
+    return plan->options.context_member * plan->pieces;
+}
+
+static void sum_losses(ls_stepper *stepper)
+{
+    const ls_plan *plan = stepper->executor->plan;
+    for (uint32_t piece = 0; piece < plan->pieces; piece++) {
+        ls_leaf_sum *node = &stepper->pieces[first_piece(stepper) + piece];
+        double sum = 0.0;
+        for (int64_t row = 0; row < plan->rows; row++) {
+            const int64_t token = ls_plan_token(plan, piece, row);
+            sum += (double)stepper->losses[token];
+            node->tokens += stepper->rows.targets[token] != LS_TARGET_IGNORED;
+        }
+        node->loss_sum += sum;
     }
-    *loss_sum += sum;
 }
 
 static const ls_part *current_part(const ls_stepper *stepper)
@@ -55,9 +67,11 @@ static const ls_part *current_part(const ls_stepper *stepper)
 
 static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
+    float *const *own = &current_part(stepper)->gradients[buffer + first_piece(stepper)];
     return (ls_executor_batch){
         .weights = ls_state_weights(stepper->state),
-        .gradients = current_part(stepper)->gradients[buffer],
+        .gradients = own[0],
+        .piece_gradients = own,
         .accumulate = accumulate,
         .tokens = stepper->rows.tokens,
         .targets = stepper->rows.targets,
@@ -123,7 +137,6 @@ typedef struct leaf_walk {
     ls_stepper *stepper;
     uint64_t step, position; /* of its first sample */
     uint32_t buffer;
-    ls_leaf_sum *node;
 } leaf_walk;
 
 static uint32_t micro_batches_of(const ls_step_settings *s)
@@ -162,7 +175,7 @@ static ls_status after_pass(void *context, const ls_pipeline_work *work, const l
     const bool is_forward = work->pass == LS_PIPELINE_FORWARD;
     if (is_forward && batch->crew->stage + 1 == batch->crew->stages &&
         work->chunk + 1 == stepper->settings.pipeline->chunks) {
-        sum_losses(stepper, &walk->node->loss_sum, &walk->node->tokens);
+        sum_losses(stepper);
     }
     ls_stepper_lap(stepper, is_forward ? &result->forward_s : &result->backward_s);
     return LS_OK;
@@ -170,13 +183,10 @@ static ls_status after_pass(void *context, const ls_pipeline_work *work, const l
 
 /* The buckets of a leaf are posted at its end: what the embedding shares with the head is complete
  * only then. */
-static ls_status run_stage_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, ls_leaf_sum *node)
+static ls_status run_stage_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, uint32_t leaf)
 {
-    leaf_walk walk = {.stepper = stepper,
-                      .step = step,
-                      .position = leaf_position(stepper, step, node->leaves.first),
-                      .buffer = buffer,
-                      .node = node};
+    leaf_walk walk = {
+        .stepper = stepper, .step = step, .position = leaf_position(stepper, step, leaf), .buffer = buffer};
     const ls_stage stage = {.pipeline = stepper->settings.pipeline,
                             .list = stepper->settings.pipeline_list,
                             .executors = stepper->executor,
@@ -184,24 +194,25 @@ static ls_status run_stage_leaf(ls_stepper *stepper, uint64_t step, uint32_t buf
                             .before = before_pass,
                             .after = after_pass,
                             .context = &walk};
-    ls_flight_position(step + 1, node->leaves.first);
+    ls_flight_position(step + 1, leaf);
     return ls_stage_run(&stage);
 }
 
 /* ---- one leaf ---- */
 
-/* Computes one leaf into gradient buffer `buffer` of the current part. is_last: the buffer does not
- * change afterwards, so its buckets can be posted while the backward pass still runs. */
-static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
-                          ls_leaf_sum *node)
+/* Computes one leaf: piece i of its sequences into gradient buffer `buffer` + i of the current
+ * part. is_last: the buffer does not change afterwards, so its buckets can be posted while the
+ * backward pass still runs. */
+static ls_status run_pieces(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last, uint32_t leaf)
 {
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = micro_batches_of(s);
-    const uint64_t position = leaf_position(stepper, step, node->leaves.first);
+    const uint64_t position = leaf_position(stepper, step, leaf);
+    memset(stepper->pieces, 0, sizeof stepper->pieces);
     if (s->pipeline) {
-        return run_stage_leaf(stepper, step, buffer, node);
+        return run_stage_leaf(stepper, step, buffer, leaf);
     }
-    ls_flight_position(step + 1, node->leaves.first); /* counted from 1, as in metrics.jsonl */
+    ls_flight_position(step + 1, leaf); /* counted from 1, as in metrics.jsonl */
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
         if (s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;
@@ -221,7 +232,7 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
             batch.after_step = die_in_backward;
         }
         LS_TRY(run_micro_batch(stepper, &batch));
-        sum_losses(stepper, &node->loss_sum, &node->tokens);
+        sum_losses(stepper);
         ls_stepper_lap(stepper, &stepper->result.backward_s);
     }
     return LS_OK;
@@ -256,37 +267,47 @@ static ls_owned_slice merge_share(const ls_stepper *stepper)
     if (!crew) {
         return (ls_owned_slice){.count = all};
     }
-    const int64_t members = (int64_t)crew->tensor_degree * crew->stages;
-    const int64_t self = (int64_t)crew->stage * crew->tensor_degree + crew->tensor_member;
+    const int64_t in_stage = (int64_t)crew->tensor_degree * crew->context_degree;
+    const int64_t members = in_stage * crew->stages;
+    const int64_t self =
+        crew->stage * in_stage + (int64_t)crew->context_member * crew->tensor_degree + crew->tensor_member;
     const int64_t first = all * self / members / LS_BUCKET_PAD * LS_BUCKET_PAD;
     const int64_t past =
         self + 1 < members ? all * (self + 1) / members / LS_BUCKET_PAD * LS_BUCKET_PAD : all;
     return (ls_owned_slice){.offset = first, .count = past - first};
 }
 
+/* Adds this rank's share of gradient buffers [first, first + sum->input_count) into the first. */
+static ls_status add_buffers(ls_stepper *stepper, uint32_t first, const ls_tree_sum *sum)
+{
+    const ls_owned_slice share = merge_share(stepper);
+    ls_queue *queue = stepper->state->queue;
+    const float *inputs[LS_TREE_SUM_DEPTH_MAX];
+    for (uint32_t i = 0; i < sum->input_count; i++) {
+        inputs[i] = current_part(stepper)->gradients[first + i] + share.offset;
+    }
+    float *out = current_part(stepper)->gradients[first] + share.offset;
+    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
+        LS_TRY(ls_tree_sum_run(queue, sum, inputs, share.count / 2, out, NULL));
+        stepper->settings.fault_injection->met--;
+        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
+    }
+    LS_TRY(ls_tree_sum_run(queue, sum, inputs, share.count, out, NULL));
+    return ls_queue_wait(queue);
+}
+
 /* Adds the gradients of nodes [first, first + count) into the buffer of the first, from right to
  * left. */
 static ls_status add_nodes(ls_stepper *stepper, uint32_t first, uint32_t count)
 {
-    const ls_owned_slice share = merge_share(stepper);
-    ls_queue *queue = stepper->state->queue;
     uint16_t program[2 * LS_TREE_SUM_DEPTH_MAX];
-    const float *inputs[LS_TREE_SUM_DEPTH_MAX];
     for (uint32_t i = 0; i < count; i++) {
         program[i] = (uint16_t)i;
         program[count + i] = LS_TREE_SUM_ADD;
-        inputs[i] = current_part(stepper)->gradients[first + i] + share.offset;
     }
-    float *out = current_part(stepper)->gradients[first] + share.offset;
-    const ls_tree_sum sum = {
-        .program = program, .length = 2 * count - 1, .depth = count, .input_count = count};
-    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
-        LS_TRY(ls_tree_sum_run(queue, &sum, inputs, share.count / 2, out, NULL));
-        stepper->settings.fault_injection->met--;
-        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
-    }
-    LS_TRY(ls_tree_sum_run(queue, &sum, inputs, share.count, out, NULL));
-    return ls_queue_wait(queue);
+    return add_buffers(
+        stepper, first,
+        &(ls_tree_sum){.program = program, .length = 2 * count - 1, .depth = count, .input_count = count});
 }
 
 /*
@@ -323,10 +344,70 @@ static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t c
     return ls_data_parallel_meet_crew(stepper->parallel);
 }
 
-/* Whether this rank has the losses of its leaves: alone, or as the first of the last stage. */
+/* Whether this rank has losses of its leaves, those of its pieces of the sequences: alone, or in
+ * the last stage. What members of a tensor group all have, the first of them writes. */
 static bool has_losses(const ls_crew *crew)
 {
     return !crew || (crew->tensor_member == 0 && crew->stage + 1 == crew->stages);
+}
+
+/* Tells the crew the losses of this rank's pieces, and learns those of the others. They lie above
+ * the nodes of the stack, where the leaf that is being computed has its buffers. */
+static ls_status exchange_losses(ls_stepper *stepper, uint32_t buffer)
+{
+    const ls_crew *crew = ls_data_parallel_crew(stepper->parallel);
+    const ls_plan *plan = stepper->executor->plan;
+    ls_leaf_sum *nodes = current_part(stepper)->stack->nodes + buffer;
+    if (!crew) {
+        return LS_OK;
+    }
+    if (has_losses(crew)) {
+        const uint32_t first = first_piece(stepper);
+        memcpy(nodes + first, stepper->pieces + first, plan->pieces * sizeof *nodes);
+    }
+    LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+    memcpy(stepper->pieces, nodes, plan->options.sequence_cut * sizeof *nodes);
+    return LS_OK;
+}
+
+/* The pieces of a leaf are leaves of their own below it: adds up their gradients and losses in the
+ * tree over pieces. */
+static ls_status add_pieces(ls_stepper *stepper, uint32_t buffer)
+{
+    const uint32_t cut = stepper->executor->plan->options.sequence_cut;
+    ls_leaf_range ranges[LS_SEQUENCE_CUT_MAX];
+    uint16_t program[LS_TREE_PROGRAM_MAX];
+    ls_tree_sum sum = {.program = program, .input_count = cut};
+    LS_TRY(exchange_losses(stepper, buffer));
+    for (uint32_t i = 0; i < cut; i++) {
+        ranges[i] = (ls_leaf_range){i, 1};
+    }
+    sum.length = ls_tree_program(cut, ranges, cut, program, &sum.depth);
+    LS_TRY(add_buffers(stepper, buffer, &sum));
+    for (uint32_t step = 1; step < cut; step *= 2) {
+        for (uint32_t i = 0; i < cut; i += 2 * step) {
+            stepper->pieces[i].loss_sum += stepper->pieces[i + step].loss_sum;
+            stepper->pieces[i].tokens += stepper->pieces[i + step].tokens;
+        }
+    }
+    return ls_data_parallel_meet_crew(stepper->parallel);
+}
+
+/* Computes one leaf into gradient buffer `buffer`. is_last: as in run_pieces. */
+static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
+                          ls_leaf_sum *node)
+{
+    const bool is_cut = stepper->executor->plan->options.sequence_cut > 1;
+    LS_TRY(run_pieces(stepper, step, buffer, is_last && !is_cut, node->leaves.first));
+    if (is_cut) {
+        LS_TRY(add_pieces(stepper, buffer));
+    }
+    if (is_cut && is_last) { /* all buckets are final now */
+        LS_TRY(after_backward_step(stepper, stepper->executor->plan->step_count));
+    }
+    node->loss_sum = stepper->pieces[0].loss_sum;
+    node->tokens = stepper->pieces[0].tokens;
+    return LS_OK;
 }
 
 /* The SDC monitor must hash an audited leaf before other gradients are added to it, so its buckets
@@ -337,7 +418,8 @@ static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_
                               bool is_last)
 {
     const uint32_t buffer = atomic_load(&stack->depth);
-    LS_ASSERT(buffer < current_part(stepper)->gradient_count);
+    LS_ASSERT(buffer + stepper->executor->plan->options.sequence_cut <=
+              current_part(stepper)->gradient_count);
     ls_leaf_sum sum = {.leaves = {leaf, 1}};
     LS_TRY(
         run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));
@@ -411,9 +493,8 @@ ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t lea
     stepper->look = fn;
     stepper->look_context = context;
     stepper->look_ended = false;
-    ls_leaf_sum node = {.leaves = {leaf, 1}};
     stepper->index = 0;
-    const ls_status status = run_leaf(stepper, step, 0, false, &node);
+    const ls_status status = run_pieces(stepper, step, 0, false, leaf);
     stepper->look = NULL;
     stepper->look_ended = false;
     return status;

@@ -200,7 +200,8 @@ static ls_status estimate_way(ls_plan_answer *answer, const own_case *asked, own
                                      .training = true,
                                      .losses = true,
                                      .recompute = way.recompute,
-                                     .tensor_cut = file ? (uint32_t)file->train.tensor_cut : 1};
+                                     .tensor_cut = file ? (uint32_t)file->train.tensor_cut : 1,
+                                     .sequence_cut = file ? (uint32_t)file->train.sequence_cut : 1};
     const ls_layout *layout = setting->shape == &answer->shape ? answer->trained : NULL;
     ls_layout *whole = ls_arena_new(arena, ls_layout, 1);
     ls_plan *plan = ls_arena_new(arena, ls_plan, 1);

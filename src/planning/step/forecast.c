@@ -83,7 +83,8 @@ static ls_status build_model(ls_arena *arena, const ls_run_train *train, const l
                                      .training = true,
                                      .losses = true,
                                      .recompute = (ls_recompute)train->recompute,
-                                     .tensor_cut = (uint32_t)train->tensor_cut};
+                                     .tensor_cut = (uint32_t)train->tensor_cut,
+                                     .sequence_cut = (uint32_t)train->sequence_cut};
     LS_TRY(ls_layout_build_frozen(arena, &few, freeze->items, freeze->count, &m->built));
     LS_TRY(ls_plan_build(arena, &few, &m->built, &options, &m->plan));
     if (more > 0) {

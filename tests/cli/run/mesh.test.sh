@@ -19,18 +19,19 @@ run() {
 
 run one --ranks 1
 reference=$got
-# RANKS TENSOR PIPELINE SCHEDULE
-for mesh in "4 4 1 1f1b" "6 2 1 1f1b" "2 1 2 interleaved" "3 1 3 1f1b" "4 1 4 zero-bubble" "4 2 2 1f1b" "8 2 2 zero-bubble"; do
+# RANKS TENSOR CONTEXT PIPELINE SCHEDULE
+for mesh in "4 4 1 1 1f1b" "6 2 1 1 1f1b" "2 1 1 2 interleaved" "3 1 1 3 1f1b" "4 1 1 4 zero-bubble" "4 2 1 2 1f1b" "8 2 2 2 zero-bubble" "4 1 2 1 1f1b"; do
     set -- $mesh
-    run "mesh-$1-$2-$3" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.pipeline=$3" --set "parallel.schedule=$4"
-    same "$1 ranks, tensor $2, pipeline $3, $4" "$got" "$reference"
-    same "$1 ranks, tensor $2, pipeline $3, $4: status and step" "$(field "$out" status step)" "finished 5"
+    run "mesh-$1-$2-$3-$4" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.context=$3" --set "parallel.pipeline=$4" \
+        --set "parallel.schedule=$5"
+    same "$1 ranks, tensor $2, context $3, pipeline $4, $5" "$got" "$reference"
+    same "$1 ranks, tensor $2, context $3, pipeline $4, $5: status and step" "$(field "$out" status step)" "finished 5"
 done
 run threads --ranks 2 --set parallel.tensor=2 --threads 2
 same "2 threads per rank" "$got" "$reference"
 
 # A rank dies inside a leaf: only a new process can take its place, and the step goes on.
-for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready tensor" "rank=0,at=leaf pipeline"; do
+for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready tensor" "rank=0,at=leaf pipeline" "rank=1,at=merge context"; do
     axis=${fault#* } fault=${fault% *}
     LS_TEST_FAULT="do=die,step=3,$fault" run "dies-${fault//[=,]/-}" --ranks 4 --set "parallel.$axis=2"
     same "killed at $fault" "$got" "$reference"
@@ -57,6 +58,9 @@ refused() {
 }
 refused "--ranks 3 --set parallel.tensor=2" "parallel.ranks is 3" "for example 4"
 refused "--ranks 8 --set parallel.tensor=8" "parallel.tensor is 8" "train.tensor_cut" "use 4"
+refused "--ranks 4 --set parallel.context=4" "parallel.context is 4" "train.sequence_cut" "use 2"
+refused "--set train.sequence_cut=3" "train.sequence_cut is 3" "1, 2, 4 or 8"
+refused "--set train.sequence_cut=4 --set model.context=36" "train.sequence_cut is 4" "model.context 36" "context of 40"
 refused "--ranks 12 --set parallel.tensor=2" "at most 10 ranks"
 refused "--ranks 5 --set parallel.pipeline=5" "parallel.pipeline is 5" "4 layers" "at most 4"
 refused "--ranks 4 --set parallel.pipeline=4 --set parallel.schedule=interleaved" "parallel.pipeline is 4" "two" "at most 2"
@@ -66,9 +70,11 @@ refused "--set train.tensor_cut=3 --set parallel.tensor=3 --set model.heads=3 --
 refused "--set train.tensor_cut=8" "train.tensor_cut is 8" "model.kv_heads 4"
 auto=
 for key in family layers heads kv_heads width ffn context; do auto+=" --set model.$key=auto"; done
-refused "--ranks 2 --set parallel.tensor=2 --set adapter.kind=lora --set model.from=one/checkpoints/5 $auto" "parallel.tensor is 2" "adapter.kind"
+refused "--ranks 2 --set parallel.tensor=2 --set train.sequence_cut=1 --set adapter.kind=lora --set model.from=one/checkpoints/5 $auto" "parallel.tensor is 2" "adapter.kind"
 check "nothing was created" test ! -e none
 # The cut belongs to a run's identity, degrees do not.
 expect 2 "${train[@]}" --run-dir one --set train.tensor_cut=2 --set train.steps=8
 says train.tensor_cut
+expect 2 "${train[@]}" --run-dir one --set train.sequence_cut=1 --set train.steps=8
+says train.sequence_cut
 finish

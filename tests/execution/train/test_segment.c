@@ -44,14 +44,15 @@ static void segment_places_follow_from_the_plan(void **state)
     ls_segment s;
     assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
     /* control, text, exchange, seven flat buffers, and the gradients: room for any range of 7
-     * leaves. */
-    assert_int_equal(s.control->buffers, 6);
-    assert_int_equal(s.bytes, (3 + 7 + 3 * 6) * (uint64_t)LS_SEGMENT_ALIGN);
+     * leaves, and for pieces of sequences. */
+    assert_int_equal(s.control->buffers, 6 + LS_SEQUENCE_CUT_MAX - 1);
+    assert_int_equal(s.bytes, (3 + 7 + 3 * (6 + LS_SEQUENCE_CUT_MAX - 1)) * (uint64_t)LS_SEGMENT_ALIGN);
     assert_true(is_aligned(s.control) && is_aligned(s.exchange) && is_aligned(s.parameters) &&
                 is_aligned(s.m) && is_aligned(s.v));
     for (uint32_t local = 0; local < 3; local++) {
         const ls_leaf_range range = ls_leaves_of_rank(7, 3, local);
-        assert_int_equal(ls_segment_gradient_count(&s, local), ls_tree_range_buffers(7, range));
+        assert_int_equal(ls_segment_gradient_count(&s, local),
+                         ls_tree_range_buffers(7, range) + LS_SEQUENCE_CUT_MAX - 1);
         for (uint32_t i = 0; i < ls_segment_gradient_count(&s, local); i++) {
             float *gradient = ls_segment_gradient(&s, local, i);
             assert_true(is_aligned(gradient));

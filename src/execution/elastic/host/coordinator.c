@@ -513,7 +513,7 @@ ls_status ls_coordinator_leave(ls_coordinator *c, uint32_t rank)
     if (c->options.crew > 1) {
         return ls_fail(LS_ERR_INVALID,
                        "rank %u cannot leave alone: %u ranks compute each leaf together "
-                       "(parallel.tensor, parallel.pipeline); use lockstep resize",
+                       "(parallel.tensor, context, pipeline); use lockstep resize",
                        rank, c->options.crew);
     }
     if (count_wanted(c) <= c->options.min_ranks) {

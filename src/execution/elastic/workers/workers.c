@@ -465,7 +465,7 @@ ls_status ls_workers_resize(ls_workers *workers, uint32_t ranks)
     if (ranks % workers->control->crew != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "the run cannot have %u ranks: %u ranks compute each leaf together "
-                       "(parallel.tensor * parallel.pipeline), so it must be a multiple of %u",
+                       "(parallel.tensor * context * pipeline), so it must be a multiple of %u",
                        ranks, workers->control->crew, workers->control->crew);
     }
     atomic_store(&workers->wanted, ranks);
