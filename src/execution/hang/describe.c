@@ -68,7 +68,8 @@ ls_status ls_describe_leaves(ls_arena *arena, const char *run_yaml, uint32_t ran
     ls_run_file run;
     LS_TRY(ls_run_file_load(run_yaml, NULL, 0, arena, &run));
     const uint32_t leaves = (uint32_t)run.train.leaves;
-    const uint32_t crew = (uint32_t)(run.parallel.tensor * run.parallel.pipeline);
+    const ls_run_parallel *parallel = &run.parallel;
+    const uint32_t crew = (uint32_t)(parallel->tensor * parallel->context * parallel->pipeline);
     if (ranks < crew || leaves < ranks / crew) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "cannot tell what the recorded operations were for: %s sets train.leaves to %" PRIu32
