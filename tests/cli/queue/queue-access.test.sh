@@ -141,6 +141,7 @@ if command -v curl >/dev/null; then
     job=$(json 'd["job"]')
     expect 0 "$LOCKSTEP" ps "$job" --json
     same "whose it is" "$(json 'd["uid"], d["gid"]')" "$other $(getent passwd "$other" | cut -d: -f4)"
+    expect 0 "$LOCKSTEP" wait "$job"
     expect 0 "$LOCKSTEP" token --revoke --user "$user"
     same "his token is over" "$(code "$his" /v1/jobs)" 401
 fi
