@@ -396,6 +396,40 @@ void ls_options_defaults(const ls_option_table *table, void *settings, ls_arena 
     }
 }
 
+/* ---- sections that take the word auto ---- */
+
+static bool section_takes_auto(const ls_option_table *table, const char *path)
+{
+    for (size_t i = 0; i < table->section_count; i++) {
+        if (strcmp(table->sections[i].key, path) == 0) {
+            return table->sections[i].allow_auto;
+        }
+    }
+    return false;
+}
+
+static bool option_takes_auto(const ls_option *option)
+{
+    bool takes = option->allow_auto || option->type == LS_OPTION_SWITCH;
+    for (size_t i = 0; option->type == LS_OPTION_CHOICE && option->choices[i]; i++) {
+        takes = takes || strcmp(option->choices[i], "auto") == 0;
+    }
+    return takes;
+}
+
+static ls_status apply_auto(const ls_option_table *table, void *settings, const char *path, source from)
+{
+    const size_t bytes = strlen(path);
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_option *option = &table->options[i];
+        if (strncmp(option->key, path, bytes) == 0 && option->key[bytes] == '.' &&
+            option_takes_auto(option)) {
+            LS_TRY(read_text(option, settings, "auto", from));
+        }
+    }
+    return LS_OK;
+}
+
 /* ---- documents ---- */
 
 typedef struct walk {
@@ -442,6 +476,10 @@ static ls_status apply_member(const walk *w, const char *path, const json_t *val
     if (json_is_null(value)) {
         return LS_OK;
     }
+    if (json_is_string(value) && strcmp(json_string_value(value), "auto") == 0 &&
+        section_takes_auto(w->table, path)) {
+        return apply_auto(w->table, w->settings, path, from);
+    }
     if (!json_is_object(value)) {
         return ls_options_fail_section(w->table, path, from.text);
     }
@@ -483,6 +521,9 @@ ls_status ls_options_apply_value(const ls_option_table *table, void *settings, c
 {
     const source from = {.text = source_text, .arena = arena};
     const ls_option *option = ls_options_find(table, key);
+    if (!option && strcmp(value, "auto") == 0 && section_takes_auto(table, key)) {
+        return apply_auto(table, settings, key, from);
+    }
     if (!option) {
         return ls_options_is_section(table, key) ? ls_options_fail_section(table, key, source_text)
                                                  : ls_options_fail_key(table, key, source_text, false);

@@ -118,6 +118,8 @@ typedef struct ls_option {
 typedef struct ls_option_section {
     const char *key;
     const char *help;
+    /* the word auto instead of the section's keys stands for auto in each of them that takes it */
+    bool allow_auto;
 } ls_option_section;
 
 /* A name that people know from other programs, for the error that an unknown key or option is

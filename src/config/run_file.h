@@ -202,12 +202,18 @@ typedef struct ls_run_train {
 
 /* Order in which a pipeline stage computes its micro-batches (model/pipeline.h). Interleaved: 1F1B
  * with LS_RUN_CHUNKS runs of layers per stage. */
-typedef enum ls_run_pipeline { LS_RUN_1F1B, LS_RUN_INTERLEAVED, LS_RUN_ZERO_BUBBLE } ls_run_pipeline;
+typedef enum ls_run_pipeline {
+    LS_RUN_1F1B,
+    LS_RUN_INTERLEAVED,
+    LS_RUN_ZERO_BUBBLE,
+    LS_RUN_SCHEDULE_AUTO
+} ls_run_pipeline;
 enum { LS_RUN_CHUNKS = 2 };
 
 typedef struct ls_run_parallel {
-    uint64_t ranks; /* auto: ls_run_file_ranks; at most leaves */
+    uint64_t ranks; /* auto: ls_run_file_ranks; at most leaves * tensor * context * pipeline */
     uint64_t data;  /* auto: ranks / (tensor * context * pipeline) */
+    /* auto, and schedule: chosen when a session opens (execution/run/mesh_choice.h) */
     uint64_t tensor, context, pipeline;
     int schedule;  /* an ls_run_pipeline */
     uint64_t zero; /* stage 0 to 3 */
@@ -369,8 +375,11 @@ LS_MUST_CHECK ls_status ls_run_file_check(const ls_run_file *run);
 LS_MUST_CHECK ls_status ls_run_file_check_effect(const ls_run_file *run);
 
 /* Number of processes that train: parallel.ranks; if that is auto, the number that parallel.data
- * implies; 1 if both are auto. */
+ * and the degrees imply, where auto counts as 1. */
 uint64_t ls_run_file_ranks(const ls_run_file *run);
+
+/* Whether a degree or the schedule is auto. */
+bool ls_run_file_mesh_is_open(const ls_run_file *run);
 
 /* Refuses what training does not support: bf16 (unless has_gpu), a packed base (if has_gpu), tensor
  * and pipeline parallelism. Errors: LS_ERR_UNSUPPORTED. */

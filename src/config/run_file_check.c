@@ -476,15 +476,29 @@ static uint64_t largest_divisor(uint64_t of, uint64_t most)
     return divisor;
 }
 
+/* A degree that is still auto may become 1. */
+static uint64_t least_degree(uint64_t degree)
+{
+    return degree == LS_AUTO_U64 ? 1 : degree;
+}
+
 /* Ranks that compute the same share of the batch together. */
 static uint64_t model_ranks(const ls_run_parallel *parallel)
 {
-    return parallel->tensor * parallel->context * parallel->pipeline;
+    return least_degree(parallel->tensor) * least_degree(parallel->context) *
+           least_degree(parallel->pipeline);
+}
+
+bool ls_run_file_mesh_is_open(const ls_run_file *run)
+{
+    const ls_run_parallel *parallel = &run->parallel;
+    return parallel->tensor == LS_AUTO_U64 || parallel->context == LS_AUTO_U64 ||
+           parallel->pipeline == LS_AUTO_U64 || parallel->schedule == LS_RUN_SCHEDULE_AUTO;
 }
 
 static ls_status check_context(const ls_run_file *run)
 {
-    const uint64_t degree = run->parallel.context, cut = run->train.sequence_cut;
+    const uint64_t degree = least_degree(run->parallel.context), cut = run->train.sequence_cut;
     return degree > 1 && cut % degree != 0
                ? ls_fail(LS_ERR_INVALID,
                          "parallel.context is %llu, but must divide train.sequence_cut, which is %llu; use "
@@ -497,7 +511,8 @@ static ls_status check_context(const ls_run_file *run)
 static ls_status check_mesh(const ls_run_file *run)
 {
     const ls_run_parallel *parallel = &run->parallel;
-    const uint64_t tensor = parallel->tensor, stages = parallel->pipeline, cut = run->train.tensor_cut;
+    const uint64_t tensor = least_degree(parallel->tensor), stages = least_degree(parallel->pipeline);
+    const uint64_t cut = run->train.tensor_cut;
     if (tensor > 1 && cut % tensor != 0) {
         return ls_fail(
             LS_ERR_INVALID,
@@ -552,6 +567,9 @@ static ls_status check_ranks(const ls_run_file *run)
                              "%llu in a new run: it can't change once a run has begun",
                              number(parallel->data), number(run->train.leaves), shares_word,
                              number(run->train.leaves), number(parallel->data));
+    }
+    if (ls_run_file_mesh_is_open(run)) {
+        return LS_OK; /* what is chosen is checked again */
     }
     if (parallel->ranks % per_replica != 0) {
         return ls_fail(

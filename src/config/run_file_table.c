@@ -15,7 +15,7 @@ static const char *const optimizer_kinds[] = {"adamw", NULL};
 static const char *const schedule_kinds[] = {"cosine", "linear", "constant", "wsd", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "tf32", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
-static const char *const pipeline_kinds[] = {"1f1b", "interleaved", "zero-bubble", NULL};
+static const char *const pipeline_kinds[] = {"1f1b", "interleaved", "zero-bubble", "auto", NULL};
 static const char *const recompute_kinds[] = {"none", "selective", "full", NULL};
 static const char *const weights_dtypes[] = {"bf16", "fp32", NULL};
 static const char *const formats[] = {"auto", "text", "prompt_completion", "messages", NULL};
@@ -132,12 +132,12 @@ static const ls_option options[] = {
     {F64("train.schedule.final_lr_fraction", train.schedule.final_lr_fraction, "0.1", 0, 1), IDENTITY, .help = "learning rate at the end of the schedule, as a fraction of train.optimizer.lr"},
     {F64("train.schedule.decay_fraction", train.schedule.decay_fraction, "0.2", 0, 1), IDENTITY, .help = "for schedule wsd: fraction of the steps, at the end, in which the learning rate falls"},
 
-    {U64_AUTO("parallel.ranks", parallel.ranks, 1, 1 << 20), .help = "number of processes that compute, at most train.leaves; auto: parallel.data, otherwise 1"},
+    {U64_AUTO("parallel.ranks", parallel.ranks, 1, 1 << 20), .help = "number of processes that compute, at most train.leaves times the degrees below; auto: what parallel.data and the degrees need; if a degree is auto, the fastest number on this machine"},
     {U64_AUTO("parallel.data", parallel.data, 1, 1 << 20), .help = "data-parallel degree: number of ranks that each compute a different share of the batch; auto: parallel.ranks"},
-    {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .help = "tensor-parallel degree: number of ranks that each layer is divided between; a divisor of train.tensor_cut"},
-    {U64("parallel.context", parallel.context, "1", 1, 8), .help = "context-parallel degree: number of ranks that each training sequence is divided between; a divisor of train.sequence_cut"},
-    {U64("parallel.pipeline", parallel.pipeline, "1", 1, 1024), .help = "number of pipeline stages: groups of consecutive layers that different ranks compute; at most model.layers"},
-    {CHOICE("parallel.schedule", parallel.schedule, "1f1b", pipeline_kinds), .help = "order in which pipeline stages compute their micro-batches. 1f1b: one forward, one backward; interleaved: the same with two groups of layers per stage, which halves the time that stages wait and sends twice as much; zero-bubble: gradients of weights fill the time in which stages would wait, for more memory"},
+    {U64("parallel.tensor", parallel.tensor, "1", 1, 64), .allow_auto = true, .help = "tensor-parallel degree: number of ranks that each layer is divided between; a divisor of train.tensor_cut; auto: the fastest by this machine's calibration"},
+    {U64("parallel.context", parallel.context, "1", 1, 8), .allow_auto = true, .help = "context-parallel degree: number of ranks that each training sequence is divided between; a divisor of train.sequence_cut; auto: as for parallel.tensor"},
+    {U64("parallel.pipeline", parallel.pipeline, "1", 1, 1024), .allow_auto = true, .help = "number of pipeline stages: groups of consecutive layers that different ranks compute; at most model.layers; auto: as for parallel.tensor"},
+    {CHOICE("parallel.schedule", parallel.schedule, "1f1b", pipeline_kinds), .help = "order in which pipeline stages compute their micro-batches. 1f1b: one forward, one backward; interleaved: the same with two groups of layers per stage, which halves the time that stages wait and sends twice as much; zero-bubble: gradients of weights fill the time in which stages would wait, for more memory; auto: as for parallel.tensor"},
     {U64("parallel.zero", parallel.zero, "1", 0, 3), .help = "ZeRO stage: what is sharded over data-parallel ranks (0 nothing, 1 optimizer state, 2 also gradients, 3 also weights)"},
     {BOOL("parallel.shadow", parallel.shadow, "true"), .help = "for runs on several hosts with ZeRO stage 1 to 3: each host also keeps the shards of its neighbour up to date, so that losing one host costs no step"},
 
@@ -212,7 +212,10 @@ static const ls_option_section sections[] = {
     {"train", "length of the run, batch, leaves, precision"},
     {"train.optimizer", "how gradients become new weights"},
     {"train.schedule", "the learning rate over time"},
-    {"parallel", "how the work is divided between processes; never changes the result"},
+    {"parallel",
+     "how the work is divided between processes; never changes the result; the word auto instead of "
+     "these keys: as is fastest on this machine",
+     .allow_auto = true},
     {"checkpoint", "checkpoints to resume from"},
     {"eval", "evaluation on validation data"},
     {"sample", "text samples that the model writes during training"},

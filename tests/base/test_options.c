@@ -97,8 +97,10 @@ static const ls_option options[] = {
      .letter = 't',
      .help = "words to find it by"},
 };
-static const ls_option_section sections[] = {{"train", "how to train"}};
-static const ls_option_table table = {options, sizeof options / sizeof options[0], sections, 1};
+static const ls_option_section sections[] = {{"train", "how to train"},
+                                             {"model", "what to train", .allow_auto = true}};
+static const ls_option_table table = {options, sizeof options / sizeof options[0], sections,
+                                      sizeof sections / sizeof sections[0]};
 
 static ls_arena arena;
 
@@ -309,6 +311,24 @@ static void options_bad_value_names_line_value_and_range(void **state)
     refuse("[1]\n", "run.yaml:1: \"key: value\" lines are expected");
 }
 
+/* In a section that takes the word, auto stands for auto in each key that takes it. */
+static void options_apply_auto_to_a_section(void **state)
+{
+    (void)state;
+    settings s;
+    ls_options_defaults(&table, &s, &arena);
+    s.tie = LS_NO;
+    assert_int_equal(apply(&s, "model: auto\n"), LS_OK);
+    assert_int_equal(s.tie, LS_AUTO);
+    s.tie = LS_NO;
+    assert_int_equal(ls_options_apply_assignment(&table, &s, "model=auto", "--set", &arena), LS_OK);
+    assert_int_equal(s.tie, LS_AUTO);
+    assert_int_equal(ls_options_apply_assignment(&table, &s, "model=3", "--set", &arena), LS_ERR_INVALID);
+    refuse("train: auto\n",
+           "run.yaml:1: train is a section, not a single value: write its keys under it; the "
+           "possible keys are steps, leaves, optimizer, schedule");
+}
+
 static void options_apply_assignment_keeps_text(void **state)
 {
     (void)state;
@@ -436,6 +456,7 @@ int main(void)
         cmocka_unit_test(options_unknown_name_gives_ours),
         cmocka_unit_test(options_unknown_option_gives_ours),
         cmocka_unit_test(options_bad_value_names_line_value_and_range),
+        cmocka_unit_test(options_apply_auto_to_a_section),
         cmocka_unit_test(options_apply_assignment_keeps_text),
         cmocka_unit_test(options_apply_arguments_reads_a_command_line),
         cmocka_unit_test(options_append_yaml_reloads_the_same),

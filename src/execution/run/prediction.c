@@ -20,6 +20,26 @@ static uint64_t tokens_per_step(const ls_session *session)
     return session->run.train.global_batch * session->run.model.context;
 }
 
+ls_own_time ls_prediction_time(const ls_calibration *calibration, const ls_session *session,
+                               const ls_run_parallel *parallel, const ls_plan *member, ls_arena *scratch)
+{
+    const ls_run_file divided = {.parallel = *parallel};
+    const uint32_t ranks = (uint32_t)ls_run_file_ranks(&divided);
+    const ls_pipeline pipeline = ls_session_pipeline(session, parallel);
+    const ls_own_run run = {.plan = member,
+                            .whole = &session->plan,
+                            .pipeline = pipeline.stages > 1 ? &pipeline : NULL,
+                            .scratch = scratch,
+                            .leaves = (uint32_t)session->run.train.leaves,
+                            .micro_batches = pipeline.micro_batches,
+                            .ranks = ranks,
+                            .threads = ls_session_rank_threads(session, ranks),
+                            .saves_behind = session->snapshot_bytes > 0};
+    ls_own_time time;
+    ls_own_time_compute(calibration, &run, &time);
+    return time;
+}
+
 void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several_hosts,
                         ls_prediction *prediction_out)
 {
@@ -39,28 +59,14 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
                              sizeof prediction_out->why_not)) {
         return;
     }
-    const ls_run_train *train = &session->run.train;
     const ls_mesh mesh = ls_session_mesh(session);
-    if (mesh.tensor > 1 && mesh.pipeline > 1) {
-        snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
-                 "the step time of stages that are tensor groups, too, can't be predicted yet");
+    ls_plan member;
+    if (ls_session_build_member_plan(session, arena, mesh, 0, &member) != LS_OK) {
+        snprintf(prediction_out->why_not, sizeof prediction_out->why_not, "%s", ls_error_text());
+        ls_error_clear();
         return;
     }
-    if (mesh.context > 1) {
-        snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
-                 "the step time of ranks that divide sequences between them can't be predicted yet");
-        return;
-    }
-    const ls_own_run run = {.plan = mesh.tensor > 1 ? session->own_plans : &session->plan,
-                            .pipeline = mesh.pipeline > 1 ? &session->pipeline : NULL,
-                            .scratch = arena,
-                            .leaves = (uint32_t)train->leaves,
-                            .micro_batches =
-                                (uint32_t)(train->global_batch / train->leaves / train->micro_batch),
-                            .ranks = session->ranks,
-                            .threads = ls_session_rank_threads(session, session->ranks),
-                            .saves_behind = session->snapshot_bytes > 0};
-    ls_own_time_compute(&calibration, &run, &prediction_out->time);
+    prediction_out->time = ls_prediction_time(&calibration, session, &session->run.parallel, &member, arena);
     prediction_out->calibration = calibration.date;
     ls_calibration_doubt(&calibration, prediction_out->doubt, sizeof prediction_out->doubt);
     prediction_out->has_time = true;

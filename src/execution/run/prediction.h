@@ -29,6 +29,11 @@ typedef struct ls_prediction {
 void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several_hosts,
                         ls_prediction *prediction_out);
 
+/* The time of a step of this session if it were divided as `parallel` says, without auto. member:
+ * of ls_session_build_member_plan for that mesh. scratch: for tables. */
+ls_own_time ls_prediction_time(const ls_calibration *calibration, const ls_session *session,
+                               const ls_run_parallel *parallel, const ls_plan *member, ls_arena *scratch);
+
 /* Continues the text of ls_session_describe: "time    a step takes 212 ms ...", or why the time is
  * unknown. */
 void ls_prediction_describe(const ls_prediction *prediction, const ls_session *session, ls_text *text);

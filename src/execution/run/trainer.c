@@ -669,6 +669,8 @@ static ls_status dry_run(ls_trainer *trainer, json_t **result_out)
     ls_text_release(&text);
     *result_out = ls_session_to_json(&trainer->session);
     json_object_set_new(*result_out, "predicted", ls_prediction_to_json(&trainer->prediction));
+    json_object_set_new(json_object_get(*result_out, "mesh"), "why",
+                        trainer->mesh_choice ? json_string(trainer->mesh_choice) : json_null());
     return ls_session_check_memory(&trainer->session);
 }
 

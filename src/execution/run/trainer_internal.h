@@ -137,6 +137,7 @@ typedef struct ls_trainer {
     ls_run_dir dir;
     ls_session session;
     ls_prediction prediction; /* printed before the first step */
+    const char *mesh_choice;  /* why the mesh is what it is; NULL: the run file says it */
     ls_evaluator *evaluator;  /* NULL without validation data */
     ls_generator *generator;  /* NULL without samples */
     json_t *finished;         /* the result of a run that had reached its end; else NULL */

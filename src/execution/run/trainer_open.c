@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "execution/run/mesh_choice.h"
 #include "execution/run/signals.h"
 #include "execution/train/memory.h"
 #include "telemetry/record/metrics_reader.h"
@@ -61,6 +62,24 @@ static void print_prediction(const ls_trainer *trainer)
     ls_text_release(&text);
 }
 
+static ls_status choose_mesh(void *chooser, const ls_session *session, ls_run_parallel *parallel)
+{
+    ls_trainer *trainer = chooser;
+    if (trainer->options->hosts) {
+        return LS_OK; /* they divide the batch */
+    }
+    ls_text why = {0};
+    const ls_status status = ls_mesh_choose(session, parallel, &why);
+    if (status == LS_OK) {
+        trainer->mesh_choice = ls_arena_strdup(&trainer->arena, ls_text_string(&why));
+    }
+    if (status == LS_OK && trainer->options->out) {
+        fputs(trainer->mesh_choice, trainer->options->out);
+    }
+    ls_text_release(&why);
+    return status;
+}
+
 static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const char *run_dir)
 {
     const ls_session_options options = {
@@ -70,6 +89,8 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .tell = trainer->options->out ? print_line : NULL,
         .stop = stop_opening,
         .context = trainer->options->out,
+        .choose = choose_mesh,
+        .chooser = trainer,
     };
     const ls_run_parallel *p = &run->parallel;
     if (trainer->options->hosts && p->tensor * p->context * p->pipeline > 1) {

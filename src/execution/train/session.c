@@ -182,6 +182,7 @@ static ls_status plan_side_work(ls_session *session)
 {
     ls_plan plan;
     ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
+    session->generation_bytes = 0;
     options.sequences = session->plan.options.sequences;
     options.length = session->plan.options.length;
     options.losses = true;
@@ -216,7 +217,8 @@ static void plan_snapshot(ls_session *session)
     session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
 }
 
-static ls_status build_plan(ls_session *session, uint32_t member)
+/* The plan of a process that computes alone. */
+static ls_status build_plan(ls_session *session)
 {
     const ls_run_file *run = &session->run;
     ls_plan_options options = ls_executor_plan_options(session->device, ls_session_activations(session));
@@ -229,14 +231,9 @@ static ls_status build_plan(ls_session *session, uint32_t member)
     options.sequence_cut = (uint32_t)run->train.sequence_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    LS_TRY(ls_session_build_own_plans(session, member));
     session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
     session->flops = ls_plan_count_flops(&session->plan);
-    session->process_bytes =
-        ls_session_process_bytes(session, ls_queue_threads(session->queue)) + ls_session_save_bytes(session);
-    LS_TRY(plan_side_work(session));
-    plan_snapshot(session);
-    return LS_OK;
+    return plan_side_work(session);
 }
 
 /* ---- life ---- */
@@ -262,6 +259,21 @@ static uint32_t queue_threads(const ls_session *session)
     const uint32_t each = ls_session_rank_threads(session, session->ranks), cores = ls_wait_cores();
     const uint32_t most = each > cores ? each : cores < THREADS_MAX ? cores : THREADS_MAX;
     return (uint64_t)each * session->ranks < most ? each * session->ranks : most;
+}
+
+ls_status ls_session_plan_ranks(ls_session *session, uint32_t member)
+{
+    LS_TRY(ls_session_build_own_plans(session, member));
+    session->process_bytes =
+        ls_session_process_bytes(session, queue_threads(session)) + ls_session_save_bytes(session);
+    plan_snapshot(session);
+    return LS_OK;
+}
+
+void ls_session_set_ranks(ls_session *session)
+{
+    session->ranks = session->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
+    session->is_gang = !session->is_rank && (session->ranks > 1 || session->run.job.elastic);
 }
 
 static ls_status check_ranks(const ls_session *session)
@@ -377,14 +389,37 @@ static ls_status open_source(ls_session *session)
     return ls_run_file_adopt_model(&session->run, &session->source->config);
 }
 
+/* Sets the ranks and degrees that are auto, and the threads for so many ranks. */
+static ls_status choose_mesh(ls_session *session, const ls_session_options *options)
+{
+    ls_run_parallel chosen = session->run.parallel;
+    uint64_t *degrees[] = {&chosen.tensor, &chosen.context, &chosen.pipeline};
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
+        *degrees[i] = *degrees[i] == LS_AUTO_U64 ? 1 : *degrees[i];
+    }
+    chosen.schedule = chosen.schedule == LS_RUN_SCHEDULE_AUTO ? LS_RUN_1F1B : chosen.schedule;
+    LS_TRY(options->choose ? options->choose(options->chooser, session, &chosen) : LS_OK);
+    session->run.parallel = chosen;
+    ls_session_set_ranks(session);
+    LS_TRY(check_ranks(session));
+    if (session->device != session->queue || ls_queue_threads(session->queue) == queue_threads(session)) {
+        return LS_OK;
+    }
+    ls_queue_destroy(session->queue);
+    session->queue = session->device = NULL;
+    LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
+    session->device = session->queue;
+    return build_plan(session); /* its workspaces depend on the threads */
+}
+
 static ls_status open_all(ls_session *session, const ls_session_options *options)
 {
     if (session->run.model.from[0]) {
         LS_TRY(open_source(session));
     }
     session->threads_asked = threads_asked(&session->run, options->threads);
-    session->ranks = options->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
-    session->is_gang = !options->is_rank && (session->ranks > 1 || session->run.job.elastic);
+    session->is_rank = options->is_rank;
+    ls_session_set_ranks(session);
     LS_TRY(check_ranks(session));
     LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
     LS_TRY(open_device(session, options));
@@ -394,7 +429,11 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     LS_TRY(resolve_config(session, options));
     LS_TRY(open_dataset(session, options));
     LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
-    LS_TRY(build_plan(session, options->member));
+    LS_TRY(build_plan(session));
+    if (ls_run_file_mesh_is_open(&session->run)) {
+        LS_TRY(choose_mesh(session, options));
+    }
+    LS_TRY(ls_session_plan_ranks(session, options->member));
     ls_run_file_identity(&session->run, ls_dataset_hash(session->dataset), session->identity);
     return LS_OK;
 }
@@ -703,7 +742,7 @@ json_t *ls_session_to_json(const ls_session *session)
                               session->flops.recomputed * micro_batches, "step",
                               ls_session_step_flops(session, true), "convention", "full attention");
     const ls_layout *layout = &session->layout;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o*}", "run",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o*}", "run",
                      session->run.name, "parameters", (json_int_t)layout->element_count, "trained_parameters",
                      (json_int_t)(layout->element_count - layout->frozen_elements), "steps",
                      (json_int_t)session->run.train.steps, "tokens_per_step",
@@ -712,6 +751,6 @@ json_t *ls_session_to_json(const ls_session *session)
                      (json_int_t)ls_session_rank_threads(session, session->ranks), "identity",
                      session->identity, "determinism", ls_queue_determinism_class(session->device),
                      "memory_bytes", memory, "flops_per_step", flops, "leaves_cost",
-                     ls_ranks_cost_to_json(&cost), "sources",
+                     ls_ranks_cost_to_json(&cost), "mesh", ls_session_mesh_to_json(session), "sources",
                      ls_session_sources_to_json(session, session->run.train.steps, NULL));
 }

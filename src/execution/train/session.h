@@ -21,6 +21,8 @@
 #include "model/plan.h"
 #include "tokenizer/tokenizer.h"
 
+struct ls_session;
+
 typedef struct ls_session_options {
     /* directory of the run being continued, which holds its tokenizer; NULL: a new run */
     const char *run_dir;
@@ -33,6 +35,11 @@ typedef struct ls_session_options {
     void (*tell)(void *context, const char *text);
     ls_status (*stop)(void *context);
     void *context; /* first argument of all three */
+    /* Chooses the degrees that the run file leaves open (auto), and the ranks if they are open,
+     * too, once the plan of the model is known. parallel: the run file's, with 1 for each degree
+     * that is auto. NULL: that is the choice. */
+    ls_status (*choose)(void *chooser, const struct ls_session *session, ls_run_parallel *parallel);
+    void *chooser;
 } ls_session_options;
 
 typedef struct ls_session {
@@ -41,6 +48,7 @@ typedef struct ls_session {
     uint32_t ranks;  /* processes that compute; 1: this one, unless is_gang */
     /* Ranks are separate processes: several, or one of a run that may get more (job.elastic). */
     bool is_gang;
+    bool is_rank;           /* as asked for */
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
     /* the CPU; has as many threads as all ranks of this host: evaluation runs while they wait */
     ls_queue *queue;
@@ -98,6 +106,18 @@ ls_model_on_device ls_session_model(const ls_session *session, const ls_state *s
 
 /* How ranks divide the model (parallel.tensor, context, pipeline). */
 ls_mesh ls_session_mesh(const ls_session *session);
+/* {ranks, data, pipeline, context, tensor, schedule} */
+json_t *ls_session_mesh_to_json(const ls_session *session);
+/* The stages of a run of this session that is divided as `parallel` says. */
+ls_pipeline ls_session_pipeline(const ls_session *session, const ls_run_parallel *parallel);
+/* The plan of all layers of a member of the tensor and context groups of a mesh; its tables in
+ * `arena`. Errors: those of ls_plan_build. */
+LS_MUST_CHECK ls_status ls_session_build_member_plan(const ls_session *session, ls_arena *arena, ls_mesh mesh,
+                                                     uint32_t member, ls_plan *plan_out);
+/* Memory of the run, in all its processes on this host, if it were divided as `parallel` says.
+ * Errors: those of building plans. */
+LS_MUST_CHECK ls_status ls_session_bytes_divided(const ls_session *session, const ls_run_parallel *parallel,
+                                                 uint64_t *bytes_out);
 /* Size of the area in which the ranks of a host exchange, for up to `local_ranks` of them: that of
  * data parallelism, then, 64-byte aligned, the rooms of the crews. */
 uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks);

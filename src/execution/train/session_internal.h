@@ -37,6 +37,11 @@ LS_MUST_CHECK ls_status ls_session_begin_adapter(ls_session *session, ls_state *
  * its crew. */
 LS_MUST_CHECK ls_status ls_session_build_own_plans(ls_session *session, uint32_t member);
 
+/* Sets ranks and is_gang from the run file. */
+void ls_session_set_ranks(ls_session *session);
+/* What depends on how ranks divide the model, after `plan`: plans, memory, snapshot. */
+LS_MUST_CHECK ls_status ls_session_plan_ranks(ls_session *session, uint32_t member);
+
 /* The line of the mesh, if there is one. */
 void ls_session_describe_mesh(const ls_session *session, ls_text *text);
 

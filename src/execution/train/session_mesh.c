@@ -24,14 +24,33 @@ uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ran
            ls_data_parallel_room_bytes(&session->plan, ls_session_mesh(session), local_ranks);
 }
 
-static ls_pipeline pipeline_of(const ls_run_file *run)
+ls_pipeline ls_session_pipeline(const ls_session *session, const ls_run_parallel *parallel)
 {
-    const int schedule = run->parallel.schedule;
+    const ls_run_train *train = &session->run.train;
+    const int schedule = parallel->schedule;
     return (ls_pipeline){
         .kind = schedule == LS_RUN_ZERO_BUBBLE ? LS_PIPELINE_ZERO_BUBBLE : LS_PIPELINE_ONE_BY_ONE,
-        .stages = (uint32_t)run->parallel.pipeline,
-        .chunks = schedule == LS_RUN_INTERLEAVED && run->parallel.pipeline > 1 ? LS_RUN_CHUNKS : 1,
-        .micro_batches = (uint32_t)(run->train.global_batch / run->train.leaves / run->train.micro_batch)};
+        .stages = (uint32_t)parallel->pipeline,
+        .chunks = schedule == LS_RUN_INTERLEAVED && parallel->pipeline > 1 ? LS_RUN_CHUNKS : 1,
+        .micro_batches = (uint32_t)(train->global_batch / train->leaves / train->micro_batch)};
+}
+
+static ls_plan_options member_options(const ls_session *session, ls_mesh mesh, uint32_t member)
+{
+    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
+    ls_plan_options options = session->plan.options;
+    options.tensor_degree = mesh.tensor;
+    options.tensor_member = place.tensor;
+    options.context_degree = mesh.context;
+    options.context_member = place.context;
+    return options;
+}
+
+ls_status ls_session_build_member_plan(const ls_session *session, ls_arena *arena, ls_mesh mesh,
+                                       uint32_t member, ls_plan *plan_out)
+{
+    const ls_plan_options options = member_options(session, mesh, member);
+    return ls_plan_build(arena, &session->config, &session->layout, &options, plan_out);
 }
 
 /* The plans of a rank, one per chunk of its stage. member: its number in its crew; *list_out is
@@ -40,19 +59,16 @@ static ls_status build_plans_of(ls_session *session, ls_arena *arena, uint32_t m
                                 const ls_pipeline_work **list_out, ls_plan **plans_out)
 {
     const ls_mesh mesh = ls_session_mesh(session);
-    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
-    ls_plan whole = session->plan; /* of all layers; its stages have pieces of them */
-    whole.options.tensor_degree = mesh.tensor;
-    whole.options.tensor_member = place.tensor;
-    whole.options.context_degree = mesh.context;
-    whole.options.context_member = place.context;
+    const uint32_t stage = ls_mesh_place_of(mesh, member).pipeline;
     *plans_out = ls_arena_new(arena, ls_plan, session->pipeline.chunks);
     if (mesh.pipeline == 1) {
-        return ls_plan_build(arena, &session->config, &session->layout, &whole.options, *plans_out);
+        return ls_session_build_member_plan(session, arena, mesh, member, *plans_out);
     }
+    ls_plan whole = session->plan;
+    whole.options = member_options(session, mesh, member);
     LS_TRY(ls_pipeline_check(&session->pipeline));
-    *list_out = ls_pipeline_list(arena, &session->pipeline, place.pipeline);
-    return ls_plan_build_stage(arena, &whole, &session->pipeline, place.pipeline, *list_out, *plans_out);
+    *list_out = ls_pipeline_list(arena, &session->pipeline, stage);
+    return ls_plan_build_stage(arena, &whole, &session->pipeline, stage, *list_out, *plans_out);
 }
 
 static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
@@ -84,7 +100,8 @@ static ls_status measure_work(ls_session *session)
 
 ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
 {
-    session->pipeline = pipeline_of(&session->run);
+    session->pipeline = ls_session_pipeline(session, &session->run.parallel);
+    session->work_bytes_max = session->work_bytes_crew = 0;
     if (ls_mesh_crew(ls_session_mesh(session)) == 1) {
         session->own_plans = &session->plan;
         session->work_bytes_max = session->work_bytes_crew = work_bytes_of(session, &session->plan);
@@ -92,6 +109,22 @@ ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
     }
     LS_TRY(measure_work(session));
     return build_plans_of(session, session->arena, member, &session->pipeline_list, &session->own_plans);
+}
+
+ls_status ls_session_bytes_divided(const ls_session *session, const ls_run_parallel *parallel,
+                                   uint64_t *bytes_out)
+{
+    ls_arena scratch = {0};
+    ls_session divided = *session;
+    divided.arena = &scratch;
+    divided.run.parallel = *parallel;
+    ls_session_set_ranks(&divided);
+    const ls_status status = ls_session_plan_ranks(&divided, 0);
+    if (status == LS_OK) {
+        *bytes_out = ls_session_bytes(&divided);
+    }
+    ls_arena_release(&scratch);
+    return status;
 }
 
 /* ---- in words ---- */
@@ -107,6 +140,16 @@ static double bubble_of(const ls_session *session)
     }
     const ls_pipeline_times times = ls_pipeline_run(session->arena, pipeline, costs);
     return times.idle_s / times.total_s;
+}
+
+json_t *ls_session_mesh_to_json(const ls_session *session)
+{
+    static const char *const schedules[] = {"1f1b", "interleaved", "zero-bubble"};
+    const ls_mesh mesh = ls_session_mesh(session);
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s}", "ranks", (int)session->ranks, "data",
+                     (int)(session->ranks / ls_mesh_crew(mesh)), "pipeline", (int)mesh.pipeline, "context",
+                     (int)mesh.context, "tensor", (int)mesh.tensor, "schedule",
+                     schedules[session->run.parallel.schedule]);
 }
 
 void ls_session_describe_mesh(const ls_session *session, ls_text *text)

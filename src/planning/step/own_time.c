@@ -30,7 +30,7 @@ typedef struct subject {
     const ls_op *op;
     ls_phase phase;
     bool accumulate;
-    double rows;
+    double rows; /* of a piece of the sequences */
 } subject;
 
 /* A product in `pieces` of its inner dimension, which are added up. */
@@ -149,28 +149,34 @@ static double rounds(double tiles, uint32_t threads)
     return count * threads;
 }
 
+/* Of the queries of a piece, which have an equal share of the pairs; before it, keys and values of
+ * all tokens are brought together, and after it the gradients that all pieces made are added up. */
 static double attention_s(const subject *s)
 {
     const ls_model_config *c = &s->plan->config;
     const machine *m = s->machine;
     const double length = (double)s->plan->options.length;
     const double heads = (double)(c->heads * s->plan->options.sequences);
-    const double share = window_share(s->plan->options.length, s->op->window);
+    const double share = window_share(s->plan->options.length, s->op->window) / s->plan->options.sequence_cut;
+    const double keys = (double)(s->plan->options.sequences * s->plan->context.cols) * length;
+    const double keys_s = keys > 0.0 ? work_s(m, LS_WORK_COPY, keys, 0, 0) / s->plan->pieces : 0.0;
     if (s->phase == LS_PHASE_FORWARD) {
-        return share * heads * work_s(m, LS_WORK_ATTENTION_FORWARD, length, (double)c->head_dim, 0);
+        return keys_s + share * heads * work_s(m, LS_WORK_ATTENTION_FORWARD, length, (double)c->head_dim, 0);
     }
+    const double sums_s = keys > 0.0 ? work_s(m, LS_WORK_ADD, keys, 0, 0) : 0.0;
     const double combine_s =
         c->kv_heads == c->heads
             ? 0.0
             : 2.0 * work_s(m, LS_WORK_ADD, s->rows * (double)(c->heads * c->head_dim) / 2.0, 0, 0);
-    return combine_s + share * rounds(heads, m->threads) *
-                           work_s(m, LS_WORK_ATTENTION_BACKWARD, length, (double)c->head_dim, 0);
+    return keys_s + sums_s + combine_s +
+           share * rounds(heads, m->threads) *
+               work_s(m, LS_WORK_ATTENTION_BACKWARD, length, (double)c->head_dim, 0);
 }
 
 static double norm_s(const subject *s, ls_work forward)
 {
     const double width = (double)s->plan->config.width;
-    const double rows = (double)(s->plan->own_rows * s->plan->pieces);
+    const double rows = (double)s->plan->own_rows;
     return work_s(s->machine, s->phase == LS_PHASE_FORWARD ? forward : LS_WORK_NORM_BACKWARD, rows * width,
                   width, 0);
 }
@@ -267,6 +273,13 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
     terms_s[LS_TERM_ELEMENTWISE] += elementwise_s;
 }
 
+static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_COUNT], double times)
+{
+    for (int term = 0; term < LS_TERM_COUNT; term++) {
+        to_s[term] += times * terms_s[term];
+    }
+}
+
 static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, bool accumulate,
                           double terms_s[LS_TERM_COUNT])
 {
@@ -275,12 +288,19 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
                        .op = &plan->ops[plan->steps[step].op],
                        .phase = plan->steps[step].phase,
                        .accumulate = accumulate,
-                       .rows = (double)(plan->options.sequences * plan->options.length)};
-    const double reduced_bytes = (double)(ls_plan_exchanged_floats(plan, step) * sizeof(float));
-    add_step(&s, terms_s);
-    if (reduced_bytes > 0.0) {
-        terms_s[LS_TERM_TENSOR] +=
-            ls_calibration_exchange_s(m->calibration, plan->options.tensor_degree, reduced_bytes);
+                       .rows = (double)plan->rows};
+    const ls_plan_options *o = &plan->options;
+    const double tensor_bytes = (double)(ls_plan_exchanged_floats(plan, step) * sizeof(float));
+    const double context_bytes = (double)(ls_plan_context_floats(plan, step) * sizeof(float));
+    double piece_s[LS_TERM_COUNT] = {0};
+    add_step(&s, piece_s);
+    add_times(terms_s, piece_s, plan->pieces);
+    if (tensor_bytes > 0.0) {
+        terms_s[LS_TERM_TENSOR] += ls_calibration_exchange_s(m->calibration, o->tensor_degree, tensor_bytes);
+    }
+    if (context_bytes > 0.0) {
+        terms_s[LS_TERM_CONTEXT] +=
+            ls_calibration_exchange_s(m->calibration, o->context_degree, context_bytes);
     }
 }
 
@@ -306,7 +326,8 @@ double ls_own_plan_step_s(const ls_calibration *calibration, const ls_plan *plan
 /* Ranks that compute a leaf together, and how many such groups there are. */
 static uint32_t crew_of(const ls_own_run *run)
 {
-    return run->plan->options.tensor_degree * (run->pipeline ? run->pipeline->stages : 1);
+    const ls_plan_options *o = &run->plan->options;
+    return o->tensor_degree * o->context_degree * (run->pipeline ? run->pipeline->stages : 1);
 }
 
 static uint32_t crews_of(const ls_own_run *run)
@@ -351,14 +372,12 @@ static double buckets_s(const machine *m, const ls_own_run *run, ls_work work, d
 
 static double tree_s(const machine *m, const ls_own_run *run)
 {
-    const ls_layout *layout = run->plan->layout;
-    const uint32_t leaves = leaves_of_rank(run);
+    const uint32_t leaves = leaves_of_rank(run), pieces = run->plan->options.sequence_cut;
+    const double share = (double)run->plan->layout->float_count / crew_of(run);
     double calls = 0.0;
     const double inputs = merged_inputs(leaves, &calls);
-    double seconds = calls > 0.0
-                         ? calls * work_s(m, LS_WORK_TREE_SUM, (double)layout->float_count / crew_of(run),
-                                          inputs / calls, 0)
-                         : 0.0;
+    double seconds = calls > 0.0 ? calls * work_s(m, LS_WORK_TREE_SUM, share, inputs / calls, 0) : 0.0;
+    seconds += pieces > 1 ? leaves * work_s(m, LS_WORK_TREE_SUM, share, pieces, 0) : 0.0;
     const double nodes = (double)crews_of(run) * handed_over(leaves);
     return seconds + buckets_s(m, run, LS_WORK_TREE_SUM, nodes);
 }
@@ -404,13 +423,6 @@ static bool takes_as_long(const seen_step *seen, const ls_op *op, ls_phase phase
            (a->bias == LS_NONE) == (op->bias == LS_NONE) && a->forward_cut == op->forward_cut &&
            a->backward_input_cut == op->backward_input_cut && a->window == op->window &&
            a->chunk_rows == op->chunk_rows;
-}
-
-static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_COUNT], double times)
-{
-    for (int term = 0; term < LS_TERM_COUNT; term++) {
-        to_s[term] += times * terms_s[term];
-    }
 }
 
 /* The time of the plan's steps for a leaf's first micro-batch, and for each later one, which adds
@@ -491,10 +503,10 @@ static void add_work(stage_work *work, ls_pipeline_pass pass, const double terms
 static void add_copies(const machine *m, const ls_own_run *run, stage_work *works)
 {
     const uint32_t stages = run->pipeline->stages, runs = stages * run->pipeline->chunks;
-    const ls_plan_options *o = &run->plan->options;
+    const ls_plan *plan = run->plan;
     double terms_s[LS_TERM_COUNT] = {0};
     terms_s[LS_TERM_PIPELINE] =
-        work_s(m, LS_WORK_COPY, (double)(o->sequences * o->length) * (double)run->plan->config.width, 0, 0);
+        work_s(m, LS_WORK_COPY, (double)(plan->own_rows * plan->pieces * plan->config.width), 0, 0);
     for (uint32_t r = 0; r + 1 < runs; r++) {
         add_work(&works[r % stages], LS_PIPELINE_FORWARD, terms_s);
         add_work(&works[r % stages], LS_PIPELINE_BACKWARD_INPUT, terms_s);
@@ -508,7 +520,7 @@ static ls_status find_works(const machine *m, const ls_own_run *run, stage_work 
     const ls_plan *plan = run->plan;
     const uint32_t stages = run->pipeline->stages, runs = stages * run->pipeline->chunks;
     uint32_t *first = ls_arena_new(run->scratch, uint32_t, runs + 1);
-    LS_TRY(ls_plan_cut_layers(run->scratch, plan, runs, first));
+    LS_TRY(ls_plan_cut_layers(run->scratch, run->whole ? run->whole : plan, runs, first));
     for (uint32_t step = 0; step < plan->step_count; step++) {
         double terms_s[LS_TERM_COUNT] = {0};
         add_plan_step(m, plan, step, true, terms_s);

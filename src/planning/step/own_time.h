@@ -13,8 +13,8 @@
  * A rank shares the machine with the others: times are those of `ranks` processes at once
  * (planning/hardware/calibration.h).
  *
- * Tensor groups. The plan of a member has its part of the work; sums over the members are term
- * `tensor`. A leaf is computed by all of them together.
+ * Tensor and context groups. The plan of a member has its part of the work; what the members
+ * exchange is terms `tensor` and `context`. A leaf is computed by all of them together.
  *
  * Stages. With a pipeline, ranks compute a leaf together, and the lists that they follow
  * (model/pipeline.h) are followed with the times of their passes: matmul, attention and elementwise
@@ -39,15 +39,17 @@
 enum { LS_OWN_MIDDLE_LAYER = 1 };
 
 typedef struct ls_own_run {
-    const ls_plan *plan;    /* of a training micro-batch, its layout set */
+    /* of a training micro-batch of a member of its groups, all layers, its layout set */
+    const ls_plan *plan;
     uint32_t leaves;        /* of a step, all ranks */
     uint32_t micro_batches; /* of a leaf */
     uint32_t ranks;         /* processes on this machine, 1..leaves */
     uint32_t threads;       /* of each */
     bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
-    /* of the stages that compute a leaf of `micro_batches` together, with a plan of all layers and
-     * `scratch` for tables; NULL: each rank has all layers */
+    /* of the stages that compute a leaf of `micro_batches` together, with `scratch` for tables;
+     * NULL: each rank has all layers */
     const ls_pipeline *pipeline;
+    const ls_plan *whole; /* with stages: what a process alone computes; NULL: the same as `plan` */
     ls_arena *scratch;
     /* 2 and more: layer LS_OWN_MIDDLE_LAYER of the plan stands for so many; its layout has them
      * all */

@@ -76,6 +76,21 @@ assert d["finetune"] == "lora" and d["fits"] and d["adapter_parameters"] == 2359
 assert total["qlora"] < total["lora"] < total["full"] and weights["qlora"] < 0.55 * weights["lora"], (total, weights)
 PY
 
+# parallel: auto asks for the time of every mesh, and says what it chose and what was second. One leaf leaves only the model to divide.
+sed 's/^train:/&\n  tensor_cut: 2/' tiny.yaml >auto.yaml
+printf 'parallel: auto\n' >>auto.yaml
+one_leaf="--set train.leaves=1 --set train.global_batch=8 --set checkpoint.every_steps=0"
+expect 0 "$LOCKSTEP" train auto.yaml --run-dir chosen --ranks 2 $one_leaf --json
+check "one leaf on two ranks: they divide the model" grep -qE '^ +(tensor|pipeline): 2$' chosen/run.yaml
+check "no auto is left" sh -c '! grep -qE "^ +(ranks|tensor|context|pipeline|schedule): auto" chosen/run.yaml'
+expect 0 "$LOCKSTEP" train auto.yaml --dry-run --ranks 2 $one_leaf
+prints "parallel: auto is 2 ranks (" "the fastest of " "second: 2 ranks (" "ms per step, because "
+chosen=$(hashes chosen/summary.json)
+expect 0 "$LOCKSTEP" train auto.yaml --run-dir alone --set parallel.tensor=1 --set parallel.pipeline=1 --ranks 1 $one_leaf --json
+same "the choice changes no bit" "$(hashes "$out")" "$chosen"
+expect 2 "$LOCKSTEP" train auto.yaml --run-dir none --ranks 64 --set job.max_ranks=64 --set train.leaves=2
+says "parallel.ranks is 64" "train.leaves"
+
 # Another machine's is told, not used; neither is a broken one.
 sed -i 's/"cores": [0-9]*/"cores": 4095/' "$LOCKSTEP_HOME/calibration.json"
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir another

@@ -218,6 +218,51 @@ static void own_time_stages_idle_as_the_formula_says(void **state)
     assert_true(pipeline_time(&m, &p).terms_s[LS_TERM_BUBBLE] < idle_s / 2.0);
 }
 
+/* A member of groups has its part of the products, whether there are stages or not. */
+static void own_time_groups_divide_the_products(void **state)
+{
+    (void)state;
+    model m;
+    ls_calibration c = power_machine(&arena);
+    c.cores = 8; /* one for each rank, none slows another down */
+    c.setting_count = 1;
+    make_even_model(&m, 4);
+    const ls_pipeline pipeline = {LS_PIPELINE_ONE_BY_ONE, 2, 1, 3};
+    double matmul_s = 0.0;
+    ls_plan alone = {0};
+    for (uint32_t tensor = 1; tensor <= 2; tensor++) {
+        for (uint32_t context = 1; context <= 2; context++) {
+            ls_plan member;
+            ls_own_time time;
+            ls_plan_options options = m.plan.options;
+            options.tensor_cut = options.sequence_cut = 2;
+            options.tensor_degree = tensor;
+            options.context_degree = context;
+            assert_int_equal(ls_plan_build(&arena, &m.config, &m.layout, &options, &member), LS_OK);
+            alone = tensor * context == 1 ? member : alone;
+            for (uint32_t stages = 1; stages <= 2; stages++) {
+                const ls_own_run run = {.plan = &member,
+                                        .whole = &alone,
+                                        .leaves = 2,
+                                        .micro_batches = 3,
+                                        .ranks = 2 * tensor * context * stages,
+                                        .threads = 1,
+                                        .pipeline = stages > 1 ? &pipeline : NULL,
+                                        .scratch = &arena};
+                ls_own_time_compute(&c, &run, &time);
+                if (stages == 1) { /* with stages, it is that of the fullest one */
+                    matmul_s = tensor * context == 1 ? time.terms_s[LS_TERM_MATMUL] : matmul_s;
+                    const double share_s = matmul_s / (tensor * context); /* and sums of pieces */
+                    assert_true(fabs(time.terms_s[LS_TERM_MATMUL] - share_s) < 0.01 * share_s);
+                }
+                assert_true((time.terms_s[LS_TERM_TENSOR] > 0.0) == (tensor > 1));
+                assert_true((time.terms_s[LS_TERM_CONTEXT] > 0.0) == (context > 1));
+                assert_true((time.terms_s[LS_TERM_BUBBLE] > 0.0) == (stages > 1));
+            }
+        }
+    }
+}
+
 static void own_time_a_checkpoint_is_written_or_copied(void **state)
 {
     (void)state;
@@ -270,6 +315,7 @@ int main(void)
         arena_case(own_time_ranks_share_the_work_and_the_machine),
         arena_case(own_time_a_single_stage_is_no_pipeline),
         arena_case(own_time_stages_idle_as_the_formula_says),
+        arena_case(own_time_groups_divide_the_products),
         arena_case(own_time_a_checkpoint_is_written_or_copied),
         arena_case(own_plan_steps_add_up_to_the_micro_batch),
     };
