@@ -208,6 +208,7 @@ extern const ls_command ls_command_report;
 extern const ls_command ls_command_diagnose;
 extern const ls_command ls_command_trace;
 extern const ls_command ls_command_replay;
+extern const ls_command ls_command_view;
 /* cli/maintain */
 extern const ls_command ls_command_checkpoint_ls;
 extern const ls_command ls_command_checkpoint_show;

@@ -65,6 +65,7 @@ const ls_command_entry ls_command_list[] = {
     {"Inspect", &ls_command_diagnose, true},
     {"Inspect", &ls_command_trace, false},
     {"Inspect", &ls_command_replay, false},
+    {"Inspect", &ls_command_view, false},
 
     {"Maintain", &ls_command_checkpoint_ls, true},
     {"Maintain", &ls_command_checkpoint_show, false},

@@ -5,6 +5,7 @@
  *   server.c        life of the API, files of its home folder
  *   exchange.c      one request: rights, route, arguments; the verbs it asks; its answer
  *   run_answers.c   what each kind of route makes of the answers of its verbs
+ *   run_routes.c    runs with their metrics, and several of them compared
  *   file_answers.c  files that a job wrote, read by workers: a disk that does not answer delays
  *                   only the requests for that file
  *   names.c         names of users, looked up by workers too
@@ -23,6 +24,7 @@
 #include "orchestration/api/counters.h"
 #include "orchestration/api/request.h"
 #include "orchestration/api/run_history.h"
+#include "orchestration/api/runs.h"
 #include "orchestration/api/server.h"
 #include "orchestration/api/tokens.h"
 
@@ -69,7 +71,14 @@ struct ls_api_exchange {
     uint64_t give_up_ns;
     ls_env_id again; /* timer: it waits for a history; 0: none */
     json_t *run_events;
-    int trouble; /* of the files of a page, the first error; 0: none */
+    int trouble; /* of the files of a page or run, the first error; 0: none */
+    /* run_routes.c: the run that is read (held; NULL: none), what follows, whether all was read. */
+    ls_api_run *run;
+    ls_api_next then_run;
+    bool is_whole;
+    /* Of a comparison: the answer so far, and where in the list of runs it is. */
+    ls_text text;
+    size_t compared, compared_count;
 };
 
 typedef struct ls_api_streams ls_api_streams;
@@ -85,6 +94,7 @@ struct ls_api {
     ls_api_exchange *exchanges, *waiting;
     ls_api_streams *streams;
     ls_api_histories *histories;
+    ls_api_runs *runs;
     ls_user_files *files; /* the caller's */
     ls_api_names *names;
     ls_api_tokens *tokens;
@@ -123,6 +133,13 @@ void ls_api_exchange_error(ls_api_exchange *exchange, unsigned code, ls_status s
 
 /* The request is complete: row, caller and arguments are there. */
 void ls_api_answer(ls_api_exchange *exchange);
+
+/* ---- run_routes.c ---- */
+
+void ls_api_run_list(ls_api_exchange *exchange);
+void ls_api_run_show(ls_api_exchange *exchange);
+void ls_api_run_metrics(ls_api_exchange *exchange);
+void ls_api_run_compare(ls_api_exchange *exchange);
 
 /* ---- file_answers.c ---- */
 

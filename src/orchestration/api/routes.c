@@ -155,6 +155,24 @@ static const ls_api_field metrics_in[] = {
        "maximum number of points (default 1000); neighbouring steps are merged into one point with lowest "
        "and highest loss"),
 };
+#define RUN                                                                                                  \
+    {                                                                                                        \
+        .name = "run", .type = LS_API_STRING, .place = LS_API_PATH, .is_required = true, .min = 1,           \
+        .max = 256, .help = "id of the run, as /v1/runs lists it"                                            \
+    }
+#define COLUMNS                                                                                              \
+    IN(LS_API_QUERY, "points", LS_API_INTEGER, 1, 10000,                                                     \
+       "maximum number of columns; neighbouring steps share a column with their mean, lowest and highest "   \
+       "value"),                                                                                             \
+        IN(LS_API_QUERY, "keys", LS_API_STRING, 1, 4096, "names of metrics, with commas; default: all"),     \
+        IN(LS_API_QUERY, "from", LS_API_INTEGER, 0, NUMBER_MAX, "first step (default 0)"),                   \
+        IN(LS_API_QUERY, "to", LS_API_INTEGER, 0, NUMBER_MAX, "last step (default: the newest)")
+static const ls_api_field run_only[] = {RUN};
+static const ls_api_field run_metrics_in[] = {RUN, COLUMNS};
+static const ls_api_field compare_in[] = {
+    NEEDED(LS_API_QUERY, "runs", LS_API_STRING, 1, 4096, "ids of the runs, with commas"),
+    COLUMNS,
+};
 static const ls_api_field events_in[] = {
     JOB,
     IN(LS_API_QUERY, "limit", LS_API_INTEGER, 1, 10000,
@@ -404,6 +422,38 @@ static const ls_api_field metrics_out[] = {
     OUT_OR_NULL("last", LS_API_OBJECT, "everything the run wrote about its newest step; null: no step yet"),
     OUT("is_whole", LS_API_BOOL, "whether all steps were read; false: ask again for more"),
 };
+#define RUN_ROWS                                                                                             \
+    OUT("id", LS_API_STRING, "id of the run"), OUT_OR_NULL("name", LS_API_STRING, "name of the run"),        \
+        OUT("status", LS_API_STRING,                                                                         \
+            "state of the job; of a folder that is viewed, running, stopped, or how the run ended"),         \
+        OUT_OR_NULL("step", LS_API_INTEGER, "steps done"),                                                   \
+        OUT_OR_NULL("steps", LS_API_INTEGER, "steps in all"),                                                \
+        OUT_OR_NULL("loss", LS_API_NUMBER, "newest loss, where it is known"),                                \
+        OUT_OR_NULL("val_loss", LS_API_NUMBER, "newest validation loss, where it is known"),                 \
+        OUT_OR_NULL("tokens_per_s", LS_API_NUMBER, "newest speed, where it is known"),                       \
+        OUT_OR_NULL("started", LS_API_NUMBER, "time of the last start, in seconds since 1970"),              \
+        OUT_OR_NULL("cost_usd", LS_API_NUMBER, "cost so far; null: not known")
+static const ls_api_field run_rows[] = {RUN_ROWS};
+static const ls_api_field runs_out[] = {
+    OF("runs", LS_API_OBJECTS, run_rows, "training runs that you may read"),
+};
+static const ls_api_field run_out[] = {
+    RUN_ROWS,
+    OUT("metrics", LS_API_STRINGS, "names of the run's metrics, in the order in which they appeared"),
+};
+#define RUN_COLUMNS                                                                                          \
+    OUT("run", LS_API_STRING, "id of the run"),                                                              \
+        OUT("is_whole", LS_API_BOOL, "whether all steps were read; false: ask again for more"),              \
+        OUT("refused", LS_API_INTEGER, "points left out because the run has too many names of metrics"),     \
+        OUT("cut", LS_API_INTEGER, "points dropped because their program was restored to an earlier step"),  \
+        OUT("keys", LS_API_OBJECT,                                                                           \
+            "for each metric: lists step, mean, low and high with one item for each column that has "        \
+            "points, "                                                                                       \
+            "and odd, [column, nan or inf or -inf], for columns with values that are not finite")
+static const ls_api_field run_metrics_out[] = {RUN_COLUMNS};
+static const ls_api_field compare_out[] = {
+    OF("runs", LS_API_OBJECTS, run_metrics_out, "the runs, in the order in which they were named"),
+};
 static const ls_api_field event_rows[] = {
     OUT("time", LS_API_NUMBER, "seconds since 1970"),
     SOME("event", LS_API_STRING, "for an event of the run: its name; its other members follow"),
@@ -550,6 +600,16 @@ static const ls_api_route routes[] = {
      FIELDS(metrics_out)},
     {"GET", "/v1/jobs/{job}/events", "events", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
      "Returns what happened to a job, ordered by time.", FIELDS(events_in), FIELDS(events_out)},
+    {"GET", "/v1/runs", "runs", LS_API_FILE, LS_VERBS, LS_API_ANYBODY, "Lists training runs.", NULL, 0,
+     FIELDS(runs_out)},
+    {"GET", "/v1/runs/{run}", "run", LS_API_FILE, LS_VERBS, LS_API_OF_JOB, "Shows one training run.",
+     FIELDS(run_only), FIELDS(run_out)},
+    {"GET", "/v1/runs/{run}/metrics", "run_metrics", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
+     "Returns the metrics of a run, merged into a given number of columns.", FIELDS(run_metrics_in),
+     FIELDS(run_metrics_out)},
+    {"GET", "/v1/compare", "compare", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
+     "Returns the metrics of several runs, all of which you may read.", FIELDS(compare_in),
+     FIELDS(compare_out)},
     {"POST", "/v1/jobs/{job}/cancel", "cancel", LS_API_VERB, LS_VERB_CANCEL, LS_API_OF_JOB,
      "Ends a job; a training run saves first.", FIELDS(job_only), FIELDS(changed_out)},
     {"POST", "/v1/jobs/{job}/hold", "hold", LS_API_VERB, LS_VERB_HOLD, LS_API_OF_JOB,

@@ -493,6 +493,10 @@ static const recipe recipes[] = {
     {"token", .begin = ls_api_token_make},
     {"tokens", .begin = ls_api_token_list},
     {"revoke", .begin = ls_api_token_revoke},
+    {"runs", .begin = ls_api_run_list},
+    {"run", .begin = ls_api_run_show},
+    {"run_metrics", .begin = ls_api_run_metrics},
+    {"compare", .begin = ls_api_run_compare},
     {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},
     {"metrics", NULL, {LS_VERB_SHOW}, 1, answer_metrics},
     {"events", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS}, 2, answer_events},
@@ -519,6 +523,13 @@ static void follow_recipe(ls_api_exchange *exchange, const recipe *r)
 
 void ls_api_answer(ls_api_exchange *exchange)
 {
+    if (exchange->route->kind == LS_API_TOKEN && !exchange->api->tokens) {
+        ls_api_exchange_error(exchange, 404,
+                              ls_fail(LS_ERR_NOT_FOUND,
+                                      "'lockstep view' has no access tokens: it answers only "
+                                      "processes of its own user"));
+        return;
+    }
     if (exchange->route->kind == LS_API_VERB) {
         ask_verb(exchange);
         return;

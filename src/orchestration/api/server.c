@@ -8,6 +8,7 @@
 #include "orchestration/api/api_internal.h"
 #include "orchestration/api/run_history.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,9 @@ static void beat(void *context)
  * the job that filled it. */
 static void write_address(const ls_api *api)
 {
+    if (!api->home) {
+        return;
+    }
     ls_arena arena = {0};
     ls_text text = {0};
     ls_text_printf(&text, "%s\n", ls_api_address(api));
@@ -39,7 +43,8 @@ static void write_address(const ls_api *api)
 
 static const char *tls_settings(ls_arena *arena, const char *home)
 {
-    return ls_arena_printf(arena, "tls.certificate and tls.key of %s/config.yaml", home);
+    return home ? ls_arena_printf(arena, "tls.certificate and tls.key of %s/config.yaml", home)
+                : "which only 'lockstep up' has";
 }
 
 ls_status ls_api_check(const ls_api_settings *settings)
@@ -56,16 +61,38 @@ ls_status ls_api_check(const ls_api_settings *settings)
     return status;
 }
 
+/* The usual port, one of those after it, or any. */
+static ls_status listen_at_free_port(ls_api *api, ls_http_settings *http, int port)
+{
+    enum { TRIED = 16 };
+    for (int i = 0; i < TRIED; i++) {
+        char listen[32];
+        snprintf(listen, sizeof listen, "127.0.0.1:%d", port + i);
+        http->listen = listen;
+        if (ls_http_server_create(http, &api->http) == LS_OK) {
+            return LS_OK;
+        }
+        if (i == 0) {
+            ls_log_warn("%s; another port is used", ls_error_text());
+        }
+        ls_error_clear();
+    }
+    http->listen = "127.0.0.1:0";
+    return ls_http_server_create(http, &api->http);
+}
+
 static ls_status open_server(ls_api *api, const ls_api_settings *settings, ls_arena *arena)
 {
-    LS_TRY(ls_api_tokens_open(api->home, &api->tokens));
+    if (api->home) {
+        LS_TRY(ls_api_tokens_open(api->home, &api->tokens));
+    }
     ls_http_settings http = {
         .env = settings->env,
         .folder = api->home,
         .all_users = settings->all_users,
         .shared_folder = settings->shared,
         .listen = settings->listen,
-        .find_token = ls_api_tokens_find,
+        .find_token = api->home ? ls_api_tokens_find : NULL,
         .tokens = api->tokens,
         .admits_owner = !settings->owner_needs_token,
         .admits_users = settings->all_users && !settings->users_need_token,
@@ -82,16 +109,9 @@ static ls_status open_server(ls_api *api, const ls_api_settings *settings, ls_ar
                     .end = ls_api_exchange_end,
                     .beat = beat},
     };
-    if (strcmp(settings->listen, "auto") != 0) {
-        LS_TRY(ls_http_server_create(&http, &api->http));
-        write_address(api);
-        return LS_OK;
-    }
-    http.listen = ls_arena_printf(arena, "127.0.0.1:%d", LS_API_PORT);
-    if (ls_http_server_create(&http, &api->http) != LS_OK) {
-        ls_log_warn("%s; another port is used", ls_error_text());
-        ls_error_clear();
-        http.listen = "127.0.0.1:0";
+    if (strcmp(settings->listen, "auto") == 0) {
+        LS_TRY(listen_at_free_port(api, &http, api->home ? LS_API_PORT : LS_API_VIEW_PORT));
+    } else {
         LS_TRY(ls_http_server_create(&http, &api->http));
     }
     write_address(api);
@@ -105,13 +125,14 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->env = settings->env;
     api->calls = settings->calls;
     api->files = settings->files;
-    api->home = strdup(settings->home);
+    api->home = settings->home ? strdup(settings->home) : NULL;
     api->shared = settings->shared ? strdup(settings->shared) : NULL;
-    LS_ASSERT(api->home && "not enough memory for the API");
+    LS_ASSERT((api->home || !settings->home) && "not enough memory for the API");
     api->owner_uid = (uint32_t)geteuid();
     api->owner_gid = (uint32_t)getegid();
     api->streams = ls_api_streams_create(api);
     api->histories = ls_api_histories_create();
+    api->runs = ls_api_runs_create();
     api->names = ls_api_names_create(api);
     ls_arena arena = {0};
     const ls_status status = open_server(api, settings, &arena);
@@ -134,7 +155,7 @@ void ls_api_destroy(ls_api *api)
     ls_http_server_destroy(api->http);
     LS_ASSERT(!api->exchanges);
     ls_arena arena = {0};
-    if (api->is_open) { /* both files mean that a daemon answers */
+    if (api->is_open && api->home) { /* both files mean that a daemon answers */
         unlink(ls_path_join(&arena, api->home, "socket"));
         unlink(ls_path_join(&arena, api->home, "address"));
         if (api->shared) {
@@ -144,6 +165,7 @@ void ls_api_destroy(ls_api *api)
     ls_arena_release(&arena);
     ls_api_streams_destroy(api->streams);
     ls_api_histories_destroy(api->histories);
+    ls_api_runs_destroy(api->runs);
     ls_api_names_destroy(api->names);
     ls_api_tokens_close(api->tokens);
     free(api->shared);

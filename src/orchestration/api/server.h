@@ -34,6 +34,9 @@ typedef struct ls_api_calls {
     void (*forget)(void *context, void *reply_context);
     /* May the caller see name, files and log of a job? */
     bool (*may_read)(void *context, const ls_caller *caller, uint64_t job);
+    /* Runs have names (LS_VERB_SHOW is asked with "run"), as in folders that are viewed; else the
+     * id of a run is the number of its job. */
+    bool has_names;
 } ls_api_calls;
 
 enum {
@@ -42,14 +45,16 @@ enum {
      * LS_HTTP_CONNECTIONS_MAX is for short ones. */
     LS_API_LONG_OF_USER_MAX = 48,
     LS_API_LONG_MAX = 384,
-    LS_API_PORT = 7600, /* unless told otherwise, or taken */
+    LS_API_PORT = 7600,      /* unless told otherwise, or taken */
+    LS_API_VIEW_PORT = 7601, /* the same without a home folder */
 };
 
 typedef struct ls_api_settings {
     ls_env *env;
-    const char *home;   /* $LOCKSTEP_HOME: gets `socket`, `address`, `token` */
+    /* $LOCKSTEP_HOME: gets `socket`, `address`, `token`. NULL: only TCP, without tokens. */
+    const char *home;
     const char *shared; /* a second folder that gets `socket`, as /run/lockstep; NULL: none */
-    /* "127.0.0.1:0" (port 0: any free one); "": no TCP; "auto": LS_API_PORT, or a free one */
+    /* "127.0.0.1:0" (port 0: any free one); "": no TCP; "auto": LS_API_PORT, or one after it */
     const char *listen;
     /* PEM files, both or neither; required unless `listen` is on loopback. */
     const char *certificate, *key;

@@ -52,6 +52,7 @@ typedef struct runner {
     ls_api_streams *all;
     uint64_t job;
     uint32_t uid, gid;
+    char id[192]; /* of the run */
     char *run_dir;
     uint64_t last_step;
     uint64_t question; /* read of its newest step; 0: none is under way */
@@ -258,6 +259,7 @@ static json_t *last_step(const char *tail, size_t bytes)
 static void tell_step(ls_api_streams *all, runner *r, json_t *step)
 {
     json_object_set_new(step, "job", json_integer((json_int_t)r->job));
+    json_object_set_new(step, "run", json_string(r->id));
     event e = {.job = r->job, .full = event_text(all, 0, "step", step)};
     for (stream *s = all->first; s; s = s->next) {
         const char *text = NULL;
@@ -324,6 +326,11 @@ static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, c
                   .gid = (uint32_t)json_integer_value(json_object_get(job, "gid")),
                   .run_dir = strdup(run_dir)};
     LS_ASSERT(r->run_dir);
+    const char *name = json_string_value(json_object_get(job, "id"));
+    snprintf(r->id, sizeof r->id, "%" PRIu64, id);
+    if (name) {
+        snprintf(r->id, sizeof r->id, "%s", name);
+    }
     return r;
 }
 

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /v1/runs, /v1/runs/ID, /v1/runs/ID/metrics, /v1/compare: runs as the page shows them. */
+#include "orchestration/api/api_internal.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLICE_BYTES = 256 * 1024, /* of one read: about a millisecond of the loop */
+    READ_S = 20,              /* to read all of a run's metrics, and to wait for a free place */
+    COMPARED_MAX = 200,
+};
+
+#define NS_PER_S UINT64_C(1000000000)
+#define WAIT_NS  UINT64_C(20000000)
+
+static const json_t *shown_job(const ls_api_exchange *exchange)
+{
+    return exchange->asks[0].answer;
+}
+
+static uint64_t number_of(const json_t *object, const char *key, uint64_t otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? (uint64_t)json_integer_value(value) : otherwise;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* ---- reading a run's metrics ---- */
+
+static void read_slice(ls_api_exchange *exchange);
+
+static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
+{
+    const ls_api_next then = exchange->then_run;
+    exchange->trouble = error;
+    exchange->is_whole = is_whole;
+    then(exchange);
+}
+
+/* True: read on. */
+static bool take_part(ls_api_run *run, const ls_user_file_answer *part)
+{
+    if (part->offset != ls_feed_from(&run->feed)) {
+        return true; /* another request has read on */
+    }
+    const ls_feed_next next = ls_feed_take(&run->feed, &run->data, part->offset, part->data ? part->data : "",
+                                           part->bytes, SLICE_BYTES);
+    if (next == LS_FEED_REWOUND) {
+        ls_api_run_clear(run); /* cut back by a resume */
+    }
+    return next != LS_FEED_END;
+}
+
+static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *part)
+{
+    bool has_more = false;
+    if (part->error == ENOENT) {
+        ls_api_run_clear(exchange->run);
+    } else if (part->error == 0) {
+        has_more = take_part(exchange->run, part);
+    }
+    if (has_more && ls_env_now_ns(exchange->api->env) < exchange->give_up_ns) {
+        read_slice(exchange);
+    } else {
+        finish_reading(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
+    }
+}
+
+static void try_again(void *context)
+{
+    ls_api_exchange *exchange = context;
+    exchange->again = 0;
+    read_slice(exchange);
+}
+
+/* Reads one slice, so that other requests have their turn between two. */
+static void read_slice(ls_api_exchange *exchange)
+{
+    ls_api *api = exchange->api;
+    const json_t *job = shown_job(exchange);
+    const uint64_t now_ns = ls_env_now_ns(api->env);
+    if (!exchange->run) {
+        exchange->run = ls_api_runs_hold(api->runs, number_of(job, "job", 0));
+    }
+    if (exchange->run) {
+        const ls_user_file file = {.folder = text_of(job, "run_dir"),
+                                   .name = "metrics.jsonl",
+                                   .uid = (uint32_t)number_of(job, "uid", 0),
+                                   .gid = (uint32_t)number_of(job, "gid", 0),
+                                   .offset = ls_feed_from(&exchange->run->feed),
+                                   .bytes = SLICE_BYTES};
+        ls_api_exchange_read(exchange, &file, file.uid, take_slice);
+    } else if (now_ns < exchange->give_up_ns) {
+        exchange->again = ls_env_timer_set(api->env, WAIT_NS, try_again, exchange);
+    } else {
+        finish_reading(exchange, EAGAIN, false);
+    }
+}
+
+/* Reads the metrics of the run that asks[0] shows, then calls `then`: exchange->run holds them. */
+static void read_metrics(ls_api_exchange *exchange, ls_api_next then)
+{
+    exchange->then_run = then;
+    exchange->give_up_ns = ls_env_now_ns(exchange->api->env) + READ_S * NS_PER_S;
+    ls_api_runs_drop(exchange->api->runs, exchange->run);
+    exchange->run = NULL;
+    read_slice(exchange);
+}
+
+/* ---- a run in a few numbers ---- */
+
+static void set_number(json_t *row, const char *key, double value, const json_t *job)
+{
+    const json_t *known = json_object_get(job, key);
+    json_object_set_new(row, key,
+                        isfinite(value)         ? json_real(value)
+                        : json_is_number(known) ? json_real(json_number_value(known))
+                                                : json_null());
+}
+
+static json_t *member_or_null(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return value ? json_incref(value) : json_null();
+}
+
+static double cost_of(const json_t *job)
+{
+    const json_t *cost = json_object_get(json_object_get(job, "usage"), "cost");
+    return json_is_number(cost) ? json_number_value(cost) : NAN;
+}
+
+/* A new object, from a row of the queue and what was read of the run. */
+static json_t *run_json(const ls_api *api, const json_t *job)
+{
+    const uint64_t number = number_of(job, "job", 0);
+    const ls_api_run *run = ls_api_runs_find(api->runs, number);
+    const ls_run_metrics *data = run && run->data.count > 0 ? &run->data : NULL;
+    char id[32];
+    snprintf(id, sizeof id, "%" PRIu64, number);
+    json_t *row = json_pack("{s:s, s:O?, s:s}", "id", text_of(job, "id")[0] ? text_of(job, "id") : id, "name",
+                            json_object_get(job, "name"), "status", text_of(job, "state"));
+    json_object_set_new(row, "step",
+                        data ? json_integer((json_int_t)data->last_step) : member_or_null(job, "step"));
+    json_object_set_new(row, "steps", member_or_null(job, "steps"));
+    set_number(row, "loss", data ? ls_run_metrics_last(data, "loss") : NAN, job);
+    set_number(row, "val_loss", data ? ls_run_metrics_last(data, "val_loss") : NAN, job);
+    set_number(row, "tokens_per_s", data ? ls_run_metrics_last(data, "tokens_per_s") : NAN, job);
+    json_object_set_new(row, "started", member_or_null(job, "started"));
+    set_number(row, "cost_usd", cost_of(job), job);
+    return row;
+}
+
+static bool is_run(const json_t *job)
+{
+    return text_of(job, "run_dir")[0] != '\0';
+}
+
+static void answer_runs(ls_api_exchange *exchange)
+{
+    if (!ls_api_exchange_is_well(exchange)) {
+        return;
+    }
+    json_t *runs = json_array();
+    const json_t *jobs = json_object_get(shown_job(exchange), "jobs");
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        if (is_run(job)) {
+            json_array_append_new(runs, run_json(exchange->api, job));
+        }
+    }
+    ls_api_exchange_json(exchange, 200, json_pack("{s:o}", "runs", runs));
+}
+
+void ls_api_run_list(ls_api_exchange *exchange)
+{
+    ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b}", "all", true));
+    ls_api_exchange_then(exchange, answer_runs);
+}
+
+/* ---- one run ---- */
+
+/* Asks for the job of a run: its number, or in a folder that is viewed, its name. */
+static void ask_run(ls_api_exchange *exchange, const char *id, ls_api_next then)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long number = strtoull(id, &end, 10);
+    const bool is_number = errno == 0 && id[0] >= '0' && id[0] <= '9' && *end == '\0' && number < INT64_MAX;
+    if (!is_number && !exchange->api->calls.has_names) {
+        ls_api_exchange_error(exchange, 404,
+                              ls_fail(LS_ERR_NOT_FOUND,
+                                      "there is no run '%.64s': the id of a run is the number of its job, as "
+                                      "/v1/runs lists them",
+                                      id));
+        return;
+    }
+    ls_api_exchange_clear(exchange);
+    ls_api_exchange_ask(exchange, LS_VERB_SHOW,
+                        exchange->api->calls.has_names ? json_pack("{s:s}", "run", id)
+                                                       : json_pack("{s:I}", "job", (json_int_t)number));
+    ls_api_exchange_then(exchange, then);
+}
+
+/* Answers with an error if the run could not be read. */
+static bool is_read(ls_api_exchange *exchange)
+{
+    if (exchange->trouble) {
+        ls_api_exchange_file_error(exchange, number_of(shown_job(exchange), "job", 0), "metrics.jsonl",
+                                   exchange->trouble);
+        return false;
+    }
+    return true;
+}
+
+static ls_metrics_question question_of(const ls_api_exchange *exchange, size_t points)
+{
+    const char *keys = text_of(exchange->arguments, "keys");
+    return (ls_metrics_question){.from = number_of(exchange->arguments, "from", 0),
+                                 .to = number_of(exchange->arguments, "to", UINT64_MAX),
+                                 .points = (size_t)number_of(exchange->arguments, "points", points),
+                                 .keys = keys[0] ? keys : NULL};
+}
+
+/* {"run": ..., "keys": {...}, ... */
+static void append_head(const ls_api_exchange *exchange, ls_text *text)
+{
+    const ls_run_metrics *data = &exchange->run->data;
+    json_t *row = run_json(exchange->api, shown_job(exchange));
+    char *id = json_dumps(json_object_get(row, "id"), JSON_ENCODE_ANY);
+    ls_text_printf(text,
+                   "{\"run\":%s,\"is_whole\":%s,\"refused\":%" PRIu64 ",\"cut\":%" PRIu64 ",\"keys\":", id,
+                   exchange->is_whole ? "true" : "false", data->refused, data->cut);
+    free(id);
+    json_decref(row);
+}
+
+static void answer_run_metrics(ls_api_exchange *exchange)
+{
+    if (!is_read(exchange)) {
+        return;
+    }
+    const ls_metrics_question question = question_of(exchange, 1000);
+    ls_text text = {0};
+    append_head(exchange, &text);
+    ls_run_metrics_append_metrics(&exchange->run->data, &question, &text);
+    ls_text_append(&text, "}\n");
+    ls_api_exchange_text(exchange, 200, "application/json", &text);
+}
+
+static void read_then_answer_metrics(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        read_metrics(exchange, answer_run_metrics);
+    }
+}
+
+void ls_api_run_metrics(ls_api_exchange *exchange)
+{
+    ask_run(exchange, text_of(exchange->arguments, "run"), read_then_answer_metrics);
+}
+
+static void answer_run(ls_api_exchange *exchange)
+{
+    if (!is_read(exchange)) {
+        return;
+    }
+    json_t *row = run_json(exchange->api, shown_job(exchange));
+    ls_text names = {0};
+    ls_run_metrics_append_names(&exchange->run->data, &names);
+    json_object_set_new(row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
+    ls_text_release(&names);
+    ls_api_exchange_json(exchange, 200, row);
+}
+
+static void read_then_answer_run(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        read_metrics(exchange, answer_run);
+    }
+}
+
+void ls_api_run_show(ls_api_exchange *exchange)
+{
+    ask_run(exchange, text_of(exchange->arguments, "run"), read_then_answer_run);
+}
+
+/* ---- several runs ---- */
+
+static void compare_next(ls_api_exchange *exchange);
+
+static void answer_compared(ls_api_exchange *exchange)
+{
+    if (!is_read(exchange)) {
+        return;
+    }
+    const ls_metrics_question question = question_of(exchange, 500);
+    ls_text *text = &exchange->text;
+    ls_text_append(text, exchange->compared_count > 1 ? "," : "");
+    append_head(exchange, text);
+    ls_run_metrics_append_metrics(&exchange->run->data, &question, text);
+    ls_text_append(text, "}");
+    compare_next(exchange);
+}
+
+static void read_compared(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        read_metrics(exchange, answer_compared);
+    }
+}
+
+/* The next id of the list; when there is none, the answer is complete. */
+static void compare_next(ls_api_exchange *exchange)
+{
+    const char *at = text_of(exchange->arguments, "runs") + exchange->compared;
+    const size_t bytes = strcspn(at, ",");
+    if (bytes == 0) {
+        ls_text_append(&exchange->text, "]}\n");
+        ls_api_exchange_text(exchange, 200, "application/json", &exchange->text);
+        return;
+    }
+    if (++exchange->compared_count > COMPARED_MAX) {
+        ls_api_exchange_error(
+            exchange, 400,
+            ls_fail(LS_ERR_INVALID, "more than %d runs are compared at once: name fewer", COMPARED_MAX));
+        return;
+    }
+    exchange->compared += bytes + (at[bytes] == ',');
+    char *id = strndup(at, bytes);
+    LS_ASSERT(id && "not enough memory for a name");
+    ask_run(exchange, id, read_compared);
+    free(id);
+}
+
+void ls_api_run_compare(ls_api_exchange *exchange)
+{
+    ls_text_append(&exchange->text, "{\"runs\":[");
+    compare_next(exchange);
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orchestration/folders/folders.h"
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "telemetry/record/metrics_reader.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TAIL_BYTES = 8192, SUMMARY_BYTES_MAX = 4 << 20, SCAN_S = 3, QUIET_S = 120 };
+
+/* What a table shows of a run, from the small files and the end of the large one. */
+typedef struct head {
+    double step, steps, loss, val_loss, tokens_per_s, started_s, cost_usd; /* NaN: not known */
+    char status[24];                                                       /* "": no summary */
+} head;
+
+typedef struct folder_run {
+    char *id, *path;
+    double modified_s, summary_s; /* of metrics.jsonl and summary.json, when they were read */
+    off_t bytes;
+    uint32_t uid, gid; /* of metrics.jsonl */
+    head head;
+} folder_run;
+
+struct ls_folders {
+    const char *const *paths;
+    size_t path_count;
+    folder_run *runs;
+    size_t count, capacity;
+    double scanned_s, looked_s;
+};
+
+/* ---- finding runs ---- */
+
+static bool has_id(const ls_folders *f, const char *id)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        if (strcmp(f->runs[i].id, id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static char *make_id(const ls_folders *f, const char *path)
+{
+    char name[128], id[160];
+    snprintf(name, sizeof name, "%s", ls_path_basename(path));
+    for (char *c = name; *c; c++) {
+        const bool good = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                          *c == '_' || *c == '-' || (*c == '.' && c > name);
+        *c = (char)(good ? *c : '_');
+    }
+    snprintf(id, sizeof id, "%s", name[0] ? name : "run");
+    for (int number = 2; has_id(f, id); number++) {
+        snprintf(id, sizeof id, "%s-%d", name, number);
+    }
+    return strdup(id);
+}
+
+static bool is_known(const ls_folders *f, const char *path)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        if (strcmp(f->runs[i].path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_run(ls_folders *f, const char *path)
+{
+    if (f->count == LS_FOLDERS_RUNS_MAX || is_known(f, path)) {
+        return;
+    }
+    if (f->count == f->capacity) {
+        f->capacity = f->capacity ? 2 * f->capacity : 64;
+        f->runs = realloc(f->runs, f->capacity * sizeof *f->runs);
+    }
+    LS_ASSERT(f->runs && "not enough memory for runs");
+    f->runs[f->count] = (folder_run){.id = make_id(f, path), .path = strdup(path)};
+    LS_ASSERT(f->runs[f->count].id && f->runs[f->count].path && "not enough memory for a run");
+    f->count++;
+}
+
+static bool holds_run(ls_arena *arena, const char *path)
+{
+    return ls_path_exists(ls_path_join(arena, path, "metrics.jsonl"));
+}
+
+static void scan(ls_folders *f, ls_arena *arena, const char *path, int depth)
+{
+    char **names = NULL;
+    size_t count = 0;
+    if (holds_run(arena, path)) {
+        add_run(f, path);
+        return;
+    }
+    if (depth == 0 || ls_dir_list(arena, path, &names, &count) != LS_OK) {
+        ls_error_clear(); /* a folder that others keep to themselves, or that has gone */
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *below = ls_path_join(arena, path, names[i]);
+        if (names[i][0] != '.' && ls_path_is_dir(below)) {
+            scan(f, arena, below, depth - 1);
+        }
+    }
+}
+
+/* ---- what a table shows of a run ---- */
+
+static double modified_s(const struct stat *info)
+{
+    return (double)info->st_mtim.tv_sec + 1e-9 * (double)info->st_mtim.tv_nsec;
+}
+
+/* Reads up to `bytes` at the beginning, or at the end; returns how many, zero-terminated. */
+static size_t read_piece(const char *path, bool from_end, char *out, size_t bytes)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    ssize_t got = 0;
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        const off_t at = from_end && info.st_size >= (off_t)bytes ? info.st_size - (off_t)bytes + 1 : 0;
+        got = pread(fd, out, bytes - 1, at);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    out[got > 0 ? got : 0] = '\0';
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* The newest values in the last lines of metrics.jsonl. */
+static void take_tail(head *h, const char *text, size_t bytes)
+{
+    ls_line_reader reader = {.text = text, .bytes = bytes};
+    json_t *line = NULL;
+    for (ls_line_kind kind; (kind = ls_object_reader_next(&reader, &line)) != LS_LINE_END;) {
+        if (kind != LS_LINE_GOOD) {
+            continue;
+        }
+        const double values[] = {ls_json_number(line, "step"), ls_json_number(line, "loss"),
+                                 ls_json_number(line, "val_loss"), ls_json_number(line, "tokens_per_s")};
+        double *const into[] = {&h->step, &h->loss, &h->val_loss, &h->tokens_per_s};
+        for (size_t i = 0; i < 4; i++) {
+            *into[i] = isfinite(values[i]) ? values[i] : *into[i];
+        }
+        json_decref(line);
+    }
+}
+
+static void take_summary(head *h, const char *path)
+{
+    json_t *summary = NULL;
+    if (ls_json_load(path, SUMMARY_BYTES_MAX, &summary) != LS_OK) {
+        ls_error_clear();
+        return;
+    }
+    const double val_loss = ls_json_number(summary, "val_loss");
+    const char *status = json_string_value(json_object_get(summary, "status"));
+    h->steps = ls_json_number(summary, "steps");
+    h->cost_usd = ls_json_number(summary, "cost_usd");
+    h->val_loss = isfinite(val_loss) ? val_loss : h->val_loss;
+    snprintf(h->status, sizeof h->status, "%s", status ? status : "");
+    json_decref(summary);
+}
+
+/* "  steps: 1000" in the section `train` of run.yaml, which is written by this program. */
+static double steps_of(const char *path)
+{
+    char text[16384];
+    read_piece(path, false, text, sizeof text);
+    const char *section = strstr(text, "\ntrain:");
+    const char *steps = section ? strstr(section, "\n  steps: ") : NULL;
+    return steps ? strtod(steps + strlen("\n  steps: "), NULL) : NAN;
+}
+
+static double started_of(const char *path)
+{
+    char text[4096];
+    ls_line_reader reader = {.text = text};
+    reader.bytes = read_piece(path, false, text, sizeof text);
+    json_t *event = NULL;
+    if (ls_event_reader_next(&reader, &event) != LS_LINE_GOOD) {
+        return NAN;
+    }
+    const double time_s = ls_json_number(event, "time");
+    json_decref(event);
+    return time_s;
+}
+
+static void read_head(folder_run *run, ls_arena *arena)
+{
+    char tail[TAIL_BYTES + 1];
+    head h = {.step = NAN,
+              .loss = NAN,
+              .val_loss = NAN,
+              .tokens_per_s = NAN,
+              .cost_usd = NAN,
+              .steps = steps_of(ls_path_join(arena, run->path, "run.yaml")),
+              .started_s = started_of(ls_path_join(arena, run->path, "events.jsonl"))};
+    const double steps = h.steps;
+    const size_t bytes = read_piece(ls_path_join(arena, run->path, "metrics.jsonl"), true, tail, sizeof tail);
+    const char *line = bytes > TAIL_BYTES / 2 ? memchr(tail, '\n', bytes) : NULL;
+    const size_t skipped = line ? (size_t)(line - tail) + 1 : 0;
+    take_tail(&h, tail + skipped, bytes - skipped);
+    take_summary(&h, ls_path_join(arena, run->path, "summary.json"));
+    h.steps = isfinite(h.steps) ? h.steps : steps;
+    run->head = h;
+}
+
+/* Reads what has changed since the last look. */
+static void look_at(folder_run *run, ls_arena *arena)
+{
+    struct stat metrics = {0}, summary = {0};
+    (void)stat(ls_path_join(arena, run->path, "metrics.jsonl"), &metrics);
+    (void)stat(ls_path_join(arena, run->path, "summary.json"), &summary);
+    if (modified_s(&metrics) != run->modified_s || modified_s(&summary) != run->summary_s ||
+        metrics.st_size != run->bytes) {
+        run->modified_s = modified_s(&metrics);
+        run->summary_s = modified_s(&summary);
+        run->bytes = metrics.st_size;
+        run->uid = metrics.st_uid;
+        run->gid = metrics.st_gid;
+        read_head(run, arena);
+    }
+}
+
+static void refresh(ls_folders *f)
+{
+    ls_arena arena = {0};
+    const double now_s = ls_clock_wall_s();
+    if (fabs(now_s - f->scanned_s) > SCAN_S) {
+        for (size_t i = 0; i < f->path_count; i++) {
+            scan(f, &arena, f->paths[i], LS_FOLDERS_DEPTH);
+        }
+        f->scanned_s = now_s;
+    }
+    if (fabs(now_s - f->looked_s) > 1.0) {
+        for (size_t i = 0; i < f->count; i++) {
+            look_at(&f->runs[i], &arena);
+        }
+        f->looked_s = now_s;
+    }
+    ls_arena_release(&arena);
+}
+
+/* ---- answers ---- */
+
+/* Written to lately, and after the end that its summary tells of. */
+static bool is_running(const folder_run *run)
+{
+    return run->modified_s > run->summary_s && ls_clock_wall_s() - run->modified_s < QUIET_S;
+}
+
+static const char *state_of(const folder_run *run)
+{
+    const char *status = run->head.status;
+    return is_running(run)                        ? "RUNNING"
+           : strcmp(status, "finished") == 0      ? "SUCCEEDED"
+           : strcmp(status, "stopped_early") == 0 ? "SUCCEEDED"
+           : strcmp(status, "failed") == 0        ? "FAILED"
+                                                  : "STOPPED";
+}
+
+static void set_number(json_t *row, const char *key, double value)
+{
+    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static void set_count(json_t *row, const char *key, double value)
+{
+    json_object_set_new(row, key, value >= 0 && value < 9e15 ? json_integer((json_int_t)value) : json_null());
+}
+
+static json_t *row_of(const ls_folders *f, size_t index)
+{
+    const folder_run *run = &f->runs[index];
+    const char *name = ls_path_basename(run->path);
+    json_t *row = json_pack("{s:I, s:s, s:s, s:s, s:I, s:I}", "job", (json_int_t)index + 1, "id", run->id,
+                            "state", state_of(run), "run_dir", run->path, "uid", (json_int_t)run->uid, "gid",
+                            (json_int_t)run->gid);
+    json_t *text = json_string(name);
+    json_object_set_new(row, "name", text ? text : json_string(run->id)); /* not UTF-8 */
+    set_count(row, "step", run->head.step);
+    set_count(row, "steps", run->head.steps);
+    set_number(row, "loss", run->head.loss);
+    set_number(row, "val_loss", run->head.val_loss);
+    set_number(row, "tokens_per_s", run->head.tokens_per_s);
+    set_number(row, "started", run->head.started_s);
+    set_number(row, "cost_usd", run->head.cost_usd);
+    return row;
+}
+
+static json_t *list(const ls_folders *f, const json_t *arguments)
+{
+    const char *state = json_string_value(json_object_get(arguments, "state"));
+    json_t *jobs = json_array();
+    for (size_t i = 0; i < f->count; i++) {
+        if (!state || strcmp(state, state_of(&f->runs[i])) == 0) {
+            json_array_append_new(jobs, row_of(f, i));
+        }
+    }
+    return json_pack("{s:o, s:n}", "jobs", jobs, "before");
+}
+
+static json_t *show(const ls_folders *f, const json_t *arguments)
+{
+    const char *id = json_string_value(json_object_get(arguments, "run"));
+    const json_int_t number = json_integer_value(json_object_get(arguments, "job"));
+    for (size_t i = 0; i < f->count; i++) {
+        if (id ? strcmp(f->runs[i].id, id) == 0 : number == (json_int_t)i + 1) {
+            return row_of(f, i);
+        }
+    }
+    return NULL;
+}
+
+static json_t *error_json(const char *text)
+{
+    return json_pack("{s:s}", "error", text);
+}
+
+void ls_folders_call(void *folders, const ls_caller *caller, ls_verb verb, const json_t *arguments,
+                     ls_controller_reply reply, void *reply_context)
+{
+    (void)caller;
+    ls_folders *f = folders;
+    int status = 200;
+    json_t *answer = NULL;
+    refresh(f);
+    if (verb == LS_VERB_LIST) {
+        answer = list(f, arguments);
+    } else if (verb == LS_VERB_SHOW) {
+        answer = show(f, arguments);
+        status = answer ? 200 : 404;
+        answer = answer ? answer : error_json("there is no such run: /v1/runs lists all");
+    } else if (verb == LS_VERB_EVENTS) {
+        answer = json_pack("{s:[]}", "events");
+    } else if (verb == LS_VERB_STATUS || verb == LS_VERB_NODES || verb == LS_VERB_ACCOUNTS) {
+        answer =
+            json_pack("{s:s, s:s, s:[], s:[]}", "version", LS_VERSION, "engine", "view", "nodes", "accounts");
+    } else {
+        status = 404;
+        answer =
+            error_json("'lockstep view' shows run directories and has no queue: 'lockstep up' starts one");
+    }
+    reply(reply_context, status, answer);
+    json_decref(answer);
+}
+
+/* ---- life ---- */
+
+ls_status ls_folders_create(const char *const *paths, size_t count, ls_folders **folders_out)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!ls_path_is_dir(paths[i])) {
+            return ls_path_exists(paths[i])
+                       ? ls_fail(LS_ERR_INVALID,
+                                 "%s is a file: name run directories, or folders that contain some", paths[i])
+                       : ls_fail(LS_ERR_NOT_FOUND, "there is no folder %s", paths[i]);
+        }
+    }
+    ls_folders *f = calloc(1, sizeof *f);
+    LS_ASSERT(f && "not enough memory for runs");
+    *f = (ls_folders){.paths = paths, .path_count = count};
+    refresh(f);
+    *folders_out = f;
+    return LS_OK;
+}
+
+size_t ls_folders_count(const ls_folders *folders)
+{
+    return folders->count;
+}
+
+void ls_folders_destroy(ls_folders *f)
+{
+    for (size_t i = 0; f && i < f->count; i++) {
+        free(f->runs[i].id);
+        free(f->runs[i].path);
+    }
+    if (f) {
+        free(f->runs);
+    }
+    free(f);
+}
