@@ -14,7 +14,7 @@
 #define FILES_LIMIT_NS UINT64_C(5000000000)
 
 typedef struct view_settings {
-    const char *listen;
+    const char *listen, *logs;
 } view_settings;
 
 static const ls_option view_options[] = {
@@ -27,6 +27,12 @@ static const ls_option view_options[] = {
      .value_needed = true,
      .help = "address of this machine to listen at; port 0: any free one; auto: 127.0.0.1:7601, or the next "
              "free port"},
+    {.key = "logs",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(view_settings, logs),
+     .default_text = "\"\"",
+     .value_name = "PATTERN",
+     .help = "show each file whose name matches, such as '*.log', as a run: lines of JSON, or of name=value"},
 };
 static const ls_option_table view_table = LS_OPTIONS(view_options);
 
@@ -58,7 +64,7 @@ static bool may_read(void *context, const ls_caller *caller, uint64_t job)
 static ls_status open_viewer(viewer *v, const ls_invocation *invocation)
 {
     const view_settings *settings = invocation->settings;
-    LS_TRY(ls_folders_create(invocation->words, invocation->word_count, &v->folders));
+    LS_TRY(ls_folders_create(invocation->words, invocation->word_count, settings->logs, &v->folders));
     LS_TRY(ls_env_real_create(&v->env));
     LS_TRY(ls_user_files_create(v->env, FILES_LIMIT_NS, &v->files));
     const ls_api_settings api = {.env = v->env,
@@ -101,10 +107,10 @@ const ls_command ls_command_view = {
     .name = "view",
     .words = "DIR...",
     .summary = "show runs in a browser, without a daemon",
-    .details = "Each DIR is a run directory, or a folder with run directories below it. The\n"
-               "address of the page is printed; runs that are training are followed as they\n"
-               "grow, and new ones appear by themselves. Nothing is written. Only processes of\n"
-               "the same user on the same machine are answered.\n"
+    .details = "Each DIR is a run directory, or a folder with run directories below it. Folders\n"
+               "with event files of TensorBoard are runs, too. The address of the page is\n"
+               "printed; runs that are training are followed as they grow, and new ones appear\n"
+               "by themselves. Only processes of the same user on the same machine are answered.\n"
                "\n"
                "Examples:\n"
                "  lockstep view runs\n"

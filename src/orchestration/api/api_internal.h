@@ -76,6 +76,8 @@ struct ls_api_exchange {
     ls_api_run *run;
     ls_api_next then_run;
     bool is_whole;
+    size_t file_at; /* the file of the run that is read */
+    json_t *row;    /* of /v1/runs/ID */
     /* Of a comparison: the answer so far, and where in the list of runs it is. */
     ls_text text;
     size_t compared, compared_count;

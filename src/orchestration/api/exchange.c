@@ -395,6 +395,7 @@ void ls_api_exchange_end(void *state)
     ls_api_histories_drop(api->histories, exchange->history);
     ls_api_runs_drop(api->runs, exchange->run);
     ls_text_release(&exchange->text);
+    json_decref(exchange->row);
     json_decref(exchange->run_events);
     ls_api_wait_forget(exchange);
     json_decref(exchange->arguments);

@@ -440,6 +440,10 @@ static const ls_api_field runs_out[] = {
 static const ls_api_field run_out[] = {
     RUN_ROWS,
     OUT("metrics", LS_API_STRINGS, "names of the run's metrics, in the order in which they appeared"),
+    OUT_OR_NULL("run_dir", LS_API_STRING, "folder the run writes to"),
+    OUT_OR_NULL("summary", LS_API_OBJECT, "result of the run, as summary.json has it; null: it has none"),
+    OUT_OR_NULL("config", LS_API_STRING, "text of run.yaml; null: there is none"),
+    OUT_OR_NULL("events", LS_API_OBJECTS, "newest events of the run, ordered by time; null: there are none"),
 };
 #define RUN_COLUMNS                                                                                          \
     OUT("run", LS_API_STRING, "id of the run"),                                                              \

@@ -3,6 +3,7 @@
 #include "orchestration/api/api_internal.h"
 
 #include "base/assert.h"
+#include "telemetry/record/metrics_reader.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,9 +13,11 @@
 #include <string.h>
 
 enum {
-    SLICE_BYTES = 256 * 1024, /* of one read: about a millisecond of the loop */
+    SLICE_BYTES = 512 * 1024, /* of one read: about two milliseconds of the loop */
     READ_S = 20,              /* to read all of a run's metrics, and to wait for a free place */
     COMPARED_MAX = 200,
+    PART_BYTES = 1024 * 1024, /* of a summary, a run file, and the end of the events */
+    EVENTS_MAX = 1000,
 };
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -39,6 +42,13 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* ---- reading a run's metrics ---- */
 
+/* The files of a run, one after the other; NULL: no more. */
+static const char *file_name(const ls_api_exchange *exchange, size_t index)
+{
+    const json_t *files = json_object_get(shown_job(exchange), "files");
+    return files ? json_string_value(json_array_get(files, index)) : index == 0 ? "metrics.jsonl" : NULL;
+}
+
 static void read_slice(ls_api_exchange *exchange);
 
 static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
@@ -49,32 +59,38 @@ static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
     then(exchange);
 }
 
-/* True: read on. */
-static bool take_part(ls_api_run *run, const ls_user_file_answer *part)
+/* True: read on in this file. */
+static bool take_part(ls_api_exchange *exchange, const ls_user_file_answer *part)
 {
-    if (part->offset != ls_feed_from(&run->feed)) {
+    ls_api_run *run = exchange->run;
+    ls_feed *feed = ls_api_run_feed(run, file_name(exchange, exchange->file_at));
+    if (part->offset != ls_feed_from(feed)) {
         return true; /* another request has read on */
     }
-    const ls_feed_next next = ls_feed_take(&run->feed, &run->data, part->offset, part->data ? part->data : "",
-                                           part->bytes, SLICE_BYTES);
+    const ls_feed_next next =
+        ls_feed_take(feed, &run->data, part->offset, part->data ? part->data : "", part->bytes, SLICE_BYTES);
     if (next == LS_FEED_REWOUND) {
         ls_api_run_clear(run); /* cut back by a resume */
+        exchange->file_at = 0;
     }
     return next != LS_FEED_END;
 }
 
 static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *part)
 {
-    bool has_more = false;
-    if (part->error == ENOENT) {
+    const bool is_missing = part->error == ENOENT;
+    const bool has_more = part->error == 0 && take_part(exchange, part);
+    const bool has_time = ls_env_now_ns(exchange->api->env) < exchange->give_up_ns;
+    if (is_missing && exchange->file_at == 0) {
         ls_api_run_clear(exchange->run);
-    } else if (part->error == 0) {
-        has_more = take_part(exchange->run, part);
     }
-    if (has_more && ls_env_now_ns(exchange->api->env) < exchange->give_up_ns) {
+    exchange->file_at += !has_more;
+    if (part->error && !is_missing) {
+        finish_reading(exchange, part->error, false);
+    } else if (has_time && file_name(exchange, exchange->file_at)) {
         read_slice(exchange);
     } else {
-        finish_reading(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
+        finish_reading(exchange, 0, has_time);
     }
 }
 
@@ -95,11 +111,12 @@ static void read_slice(ls_api_exchange *exchange)
         exchange->run = ls_api_runs_hold(api->runs, number_of(job, "job", 0));
     }
     if (exchange->run) {
+        const char *name = file_name(exchange, exchange->file_at);
         const ls_user_file file = {.folder = text_of(job, "run_dir"),
-                                   .name = "metrics.jsonl",
+                                   .name = name,
                                    .uid = (uint32_t)number_of(job, "uid", 0),
                                    .gid = (uint32_t)number_of(job, "gid", 0),
-                                   .offset = ls_feed_from(&exchange->run->feed),
+                                   .offset = ls_feed_from(ls_api_run_feed(exchange->run, name)),
                                    .bytes = SLICE_BYTES};
         ls_api_exchange_read(exchange, &file, file.uid, take_slice);
     } else if (now_ns < exchange->give_up_ns) {
@@ -114,6 +131,7 @@ static void read_metrics(ls_api_exchange *exchange, ls_api_next then)
 {
     exchange->then_run = then;
     exchange->give_up_ns = ls_env_now_ns(exchange->api->env) + READ_S * NS_PER_S;
+    exchange->file_at = 0;
     ls_api_runs_drop(exchange->api->runs, exchange->run);
     exchange->run = NULL;
     read_slice(exchange);
@@ -272,17 +290,72 @@ void ls_api_run_metrics(ls_api_exchange *exchange)
     ask_run(exchange, text_of(exchange->arguments, "run"), read_then_answer_metrics);
 }
 
+/* Files of a run that are shown as they are; what can't be read is null. */
+static const struct {
+    const char *file, *key;
+} parts[] = {{"summary.json", "summary"}, {"run.yaml", "config"}, {"events.jsonl", "events"}};
+
+static void read_part(ls_api_exchange *exchange);
+
+/* The newest events, as far as the end of the file has them. */
+static json_t *events_of(const char *text, size_t bytes)
+{
+    json_t *events = json_array(), *event = NULL;
+    ls_line_reader reader = {.text = text, .bytes = bytes};
+    for (ls_line_kind kind; (kind = ls_event_reader_next(&reader, &event)) != LS_LINE_END;) {
+        if (kind == LS_LINE_GOOD) {
+            json_array_append_new(events, event);
+        }
+        if (json_array_size(events) > EVENTS_MAX) {
+            json_array_remove(events, 0);
+        }
+    }
+    return events;
+}
+
+static void take_run_part(ls_api_exchange *exchange, const ls_user_file_answer *file)
+{
+    const size_t at = exchange->file_at++;
+    json_t *part = NULL;
+    if (file->error == 0 && file->data) {
+        part = at == 0   ? json_loadb(file->data, file->bytes, 0, NULL)
+               : at == 1 ? json_stringn(file->data, file->bytes)
+                         : events_of(file->data, file->bytes);
+    }
+    json_object_set_new(exchange->row, parts[at].key, part ? part : json_null());
+    read_part(exchange);
+}
+
+static void read_part(ls_api_exchange *exchange)
+{
+    const json_t *job = shown_job(exchange);
+    if (exchange->file_at == sizeof parts / sizeof parts[0]) {
+        ls_api_exchange_json(exchange, 200, json_incref(exchange->row));
+        return;
+    }
+    const ls_user_file file = {.folder = text_of(job, "run_dir"),
+                               .name = parts[exchange->file_at].file,
+                               .uid = (uint32_t)number_of(job, "uid", 0),
+                               .gid = (uint32_t)number_of(job, "gid", 0),
+                               .from_end = exchange->file_at == 2,
+                               .offset = exchange->file_at == 2 ? PART_BYTES : 0,
+                               .bytes = PART_BYTES};
+    ls_api_exchange_read(exchange, &file, file.uid, take_run_part);
+}
+
 static void answer_run(ls_api_exchange *exchange)
 {
     if (!is_read(exchange)) {
         return;
     }
-    json_t *row = run_json(exchange->api, shown_job(exchange));
+    exchange->row = run_json(exchange->api, shown_job(exchange));
     ls_text names = {0};
     ls_run_metrics_append_names(&exchange->run->data, &names);
-    json_object_set_new(row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
+    json_object_set_new(exchange->row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
     ls_text_release(&names);
-    ls_api_exchange_json(exchange, 200, row);
+    json_object_set_new(exchange->row, "run_dir", json_string(text_of(shown_job(exchange), "run_dir")));
+    exchange->file_at = 0;
+    read_part(exchange);
 }
 
 static void read_then_answer_run(ls_api_exchange *exchange)

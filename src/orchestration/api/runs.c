@@ -4,6 +4,7 @@
 #include "base/assert.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct entry {
     ls_api_run run; /* first: what is dropped is found by it */
@@ -38,7 +39,27 @@ void ls_api_runs_destroy(ls_api_runs *self)
 void ls_api_run_clear(ls_api_run *run)
 {
     ls_run_metrics_release(&run->data);
-    run->feed = (ls_feed){.kind = LS_FEED_JSON};
+    for (size_t i = 0; i < run->file_count; i++) {
+        free(run->files[i].name);
+    }
+    free(run->files);
+    run->files = NULL;
+    run->file_count = 0;
+}
+
+ls_feed *ls_api_run_feed(ls_api_run *run, const char *name)
+{
+    for (size_t i = 0; i < run->file_count; i++) {
+        if (strcmp(run->files[i].name, name) == 0) {
+            return &run->files[i].feed;
+        }
+    }
+    run->files = realloc(run->files, (run->file_count + 1) * sizeof *run->files);
+    char *copy = strdup(name);
+    LS_ASSERT(run->files && copy && "not enough memory for the files of a run");
+    ls_api_run_file *file = &run->files[run->file_count++];
+    *file = (ls_api_run_file){.name = copy, .feed.kind = ls_feed_kind_of(name)};
+    return &file->feed;
 }
 
 /* The job's own, or one that is free to become it; NULL: neither. */

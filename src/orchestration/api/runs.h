@@ -13,9 +13,15 @@
 /* A new run replaces the least recently used of those that are not held. */
 enum { LS_API_RUNS_MAX = 128 };
 
+typedef struct ls_api_run_file {
+    char *name; /* in the run directory */
+    ls_feed feed;
+} ls_api_run_file;
+
 typedef struct ls_api_run {
     ls_run_metrics data;
-    ls_feed feed; /* metrics.jsonl */
+    ls_api_run_file *files; /* those that were read */
+    size_t file_count;
 } ls_api_run;
 
 typedef struct ls_api_runs ls_api_runs;
@@ -30,6 +36,8 @@ void ls_api_runs_drop(ls_api_runs *runs, ls_api_run *run);
 /* NULL: it was not read. Valid until the next call. */
 const ls_api_run *ls_api_runs_find(const ls_api_runs *runs, uint64_t job);
 
+/* How far a file of the run was read; it is new if the name is. Valid until the next call. */
+ls_feed *ls_api_run_feed(ls_api_run *run, const char *name);
 /* What was read is read again from the start. */
 void ls_api_run_clear(ls_api_run *run);
 

@@ -8,9 +8,8 @@
 #include "base/text.h"
 #include "telemetry/record/metrics_reader.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,6 +28,8 @@ typedef struct head {
 
 typedef struct folder_run {
     char *id, *path;
+    json_t *files;                /* in `path`: those that hold metrics */
+    bool is_file;                 /* one of several runs in its folder */
     double modified_s, summary_s; /* of metrics.jsonl and summary.json, when they were read */
     off_t bytes;
     uint32_t uid, gid; /* of metrics.jsonl */
@@ -38,6 +39,7 @@ typedef struct folder_run {
 struct ls_folders {
     const char *const *paths;
     size_t path_count;
+    const char *logs; /* pattern of names; "": none */
     folder_run *runs;
     size_t count, capacity;
     double scanned_s, looked_s;
@@ -55,10 +57,10 @@ static bool has_id(const ls_folders *f, const char *id)
     return false;
 }
 
-static char *make_id(const ls_folders *f, const char *path)
+static char *make_id(const ls_folders *f, const char *from)
 {
     char name[128], id[160];
-    snprintf(name, sizeof name, "%s", ls_path_basename(path));
+    snprintf(name, sizeof name, "%s", from);
     for (char *c = name; *c; c++) {
         const bool good = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
                           *c == '_' || *c == '-' || (*c == '.' && c > name);
@@ -71,19 +73,32 @@ static char *make_id(const ls_folders *f, const char *path)
     return strdup(id);
 }
 
-static bool is_known(const ls_folders *f, const char *path)
+/* A run by its folder, and by its file where each file is a run. */
+static folder_run *find_known(ls_folders *f, const char *path, const json_t *files, bool is_file)
 {
     for (size_t i = 0; i < f->count; i++) {
-        if (strcmp(f->runs[i].path, path) == 0) {
-            return true;
+        if (strcmp(f->runs[i].path, path) == 0 && (!is_file || json_equal(f->runs[i].files, files))) {
+            return &f->runs[i];
         }
     }
-    return false;
+    return NULL;
 }
 
-static void add_run(ls_folders *f, const char *path)
+/* Takes over `files`. name: what its id is made of. is_file: the folder has other runs, too. */
+static void add_run(ls_folders *f, const char *path, const char *name, json_t *files, bool is_file)
 {
-    if (f->count == LS_FOLDERS_RUNS_MAX || is_known(f, path)) {
+    if (json_array_size(files) == 0) { /* names that are not UTF-8 */
+        json_decref(files);
+        return;
+    }
+    folder_run *known = find_known(f, path, files, is_file);
+    if (known) {
+        json_decref(known->files);
+        known->files = files; /* a program that was started again writes another file */
+        return;
+    }
+    if (f->count == LS_FOLDERS_RUNS_MAX) {
+        json_decref(files);
         return;
     }
     if (f->count == f->capacity) {
@@ -91,29 +106,54 @@ static void add_run(ls_folders *f, const char *path)
         f->runs = realloc(f->runs, f->capacity * sizeof *f->runs);
     }
     LS_ASSERT(f->runs && "not enough memory for runs");
-    f->runs[f->count] = (folder_run){.id = make_id(f, path), .path = strdup(path)};
+    f->runs[f->count] =
+        (folder_run){.id = make_id(f, name), .path = strdup(path), .files = files, .is_file = is_file};
     LS_ASSERT(f->runs[f->count].id && f->runs[f->count].path && "not enough memory for a run");
     f->count++;
 }
 
-static bool holds_run(ls_arena *arena, const char *path)
+/* Files of TensorBoard, in the order in which they were begun: their names tell. */
+static json_t *event_files(char **names, size_t count)
 {
-    return ls_path_exists(ls_path_join(arena, path, "metrics.jsonl"));
+    json_t *files = json_array();
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(names[i], ".tfevents.")) {
+            json_array_append_new(files, json_string(names[i]));
+        }
+    }
+    return files;
+}
+
+/* True: the folder is a run, and what lies below it is its own. */
+static bool take_folder(ls_folders *f, const char *path, char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], "metrics.jsonl") == 0) {
+            add_run(f, path, ls_path_basename(path), json_pack("[s]", names[i]), false);
+            return true;
+        }
+    }
+    add_run(f, path, ls_path_basename(path), event_files(names, count), false);
+    for (size_t i = 0; i < count && f->logs[0]; i++) {
+        if (fnmatch(f->logs, names[i], 0) == 0) {
+            add_run(f, path, names[i], json_pack("[s]", names[i]), true);
+        }
+    }
+    return false;
 }
 
 static void scan(ls_folders *f, ls_arena *arena, const char *path, int depth)
 {
     char **names = NULL;
     size_t count = 0;
-    if (holds_run(arena, path)) {
-        add_run(f, path);
-        return;
-    }
-    if (depth == 0 || ls_dir_list(arena, path, &names, &count) != LS_OK) {
+    if (ls_dir_list(arena, path, &names, &count) != LS_OK) {
         ls_error_clear(); /* a folder that others keep to themselves, or that has gone */
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    if (take_folder(f, path, names, count)) {
+        return;
+    }
+    for (size_t i = 0; i < count && depth > 0; i++) {
         char *below = ls_path_join(arena, path, names[i]);
         if (names[i][0] != '.' && ls_path_is_dir(below)) {
             scan(f, arena, below, depth - 1);
@@ -204,6 +244,13 @@ static double started_of(const char *path)
     return time_s;
 }
 
+/* The newest of its files. */
+static const char *metrics_path(const folder_run *run, ls_arena *arena)
+{
+    const json_t *last = json_array_get(run->files, json_array_size(run->files) - 1);
+    return ls_path_join(arena, run->path, json_string_value(last));
+}
+
 static void read_head(folder_run *run, ls_arena *arena)
 {
     char tail[TAIL_BYTES + 1];
@@ -215,7 +262,7 @@ static void read_head(folder_run *run, ls_arena *arena)
               .steps = steps_of(ls_path_join(arena, run->path, "run.yaml")),
               .started_s = started_of(ls_path_join(arena, run->path, "events.jsonl"))};
     const double steps = h.steps;
-    const size_t bytes = read_piece(ls_path_join(arena, run->path, "metrics.jsonl"), true, tail, sizeof tail);
+    const size_t bytes = read_piece(metrics_path(run, arena), true, tail, sizeof tail);
     const char *line = bytes > TAIL_BYTES / 2 ? memchr(tail, '\n', bytes) : NULL;
     const size_t skipped = line ? (size_t)(line - tail) + 1 : 0;
     take_tail(&h, tail + skipped, bytes - skipped);
@@ -228,7 +275,7 @@ static void read_head(folder_run *run, ls_arena *arena)
 static void look_at(folder_run *run, ls_arena *arena)
 {
     struct stat metrics = {0}, summary = {0};
-    (void)stat(ls_path_join(arena, run->path, "metrics.jsonl"), &metrics);
+    (void)stat(metrics_path(run, arena), &metrics);
     (void)stat(ls_path_join(arena, run->path, "summary.json"), &summary);
     if (modified_s(&metrics) != run->modified_s || modified_s(&summary) != run->summary_s ||
         metrics.st_size != run->bytes) {
@@ -291,12 +338,13 @@ static void set_count(json_t *row, const char *key, double value)
 static json_t *row_of(const ls_folders *f, size_t index)
 {
     const folder_run *run = &f->runs[index];
-    const char *name = ls_path_basename(run->path);
+    const char *name = run->is_file ? run->id : ls_path_basename(run->path);
     json_t *row = json_pack("{s:I, s:s, s:s, s:s, s:I, s:I}", "job", (json_int_t)index + 1, "id", run->id,
                             "state", state_of(run), "run_dir", run->path, "uid", (json_int_t)run->uid, "gid",
                             (json_int_t)run->gid);
     json_t *text = json_string(name);
     json_object_set_new(row, "name", text ? text : json_string(run->id)); /* not UTF-8 */
+    json_object_set(row, "files", run->files);
     set_count(row, "step", run->head.step);
     set_count(row, "steps", run->head.steps);
     set_number(row, "loss", run->head.loss);
@@ -366,7 +414,8 @@ void ls_folders_call(void *folders, const ls_caller *caller, ls_verb verb, const
 
 /* ---- life ---- */
 
-ls_status ls_folders_create(const char *const *paths, size_t count, ls_folders **folders_out)
+ls_status ls_folders_create(const char *const *paths, size_t count, const char *logs,
+                            ls_folders **folders_out)
 {
     for (size_t i = 0; i < count; i++) {
         if (!ls_path_is_dir(paths[i])) {
@@ -378,7 +427,7 @@ ls_status ls_folders_create(const char *const *paths, size_t count, ls_folders *
     }
     ls_folders *f = calloc(1, sizeof *f);
     LS_ASSERT(f && "not enough memory for runs");
-    *f = (ls_folders){.paths = paths, .path_count = count};
+    *f = (ls_folders){.paths = paths, .path_count = count, .logs = logs};
     refresh(f);
     *folders_out = f;
     return LS_OK;
@@ -394,6 +443,7 @@ void ls_folders_destroy(ls_folders *f)
     for (size_t i = 0; f && i < f->count; i++) {
         free(f->runs[i].id);
         free(f->runs[i].path);
+        json_decref(f->runs[i].files);
     }
     if (f) {
         free(f->runs);

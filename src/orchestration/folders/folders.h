@@ -8,8 +8,10 @@
  * id is the name of its folder, with -2, -3, ... if several have the same name; characters other
  * than letters, digits and ._- become _.
  *
- * A folder is a run if it holds metrics.jsonl. Folders are looked through again every few seconds,
- * DEPTH deep, so new runs appear by themselves; they keep their ids as long as this lives.
+ * A folder is a run if it holds metrics.jsonl, or event files of TensorBoard. With a pattern for
+ * logs, each file whose name matches is a run, too: lines of JSON or of name=value. Folders are
+ * looked through again every few seconds, LS_FOLDERS_DEPTH deep, so new runs appear by themselves;
+ * they keep their ids as long as this lives.
  *
  * One owner. Reads the disk in its calls: for a program of its own, not for a daemon that serves
  * others.
@@ -26,8 +28,10 @@ enum {
 
 typedef struct ls_folders ls_folders;
 
-/* paths: borrowed. Errors: LS_ERR_NOT_FOUND, LS_ERR_INVALID: one of them is not a folder. */
-LS_MUST_CHECK ls_status ls_folders_create(const char *const *paths, size_t count, ls_folders **folders_out);
+/* paths, logs ("*.log"; "": none): borrowed. Errors: LS_ERR_NOT_FOUND, LS_ERR_INVALID: one of the
+ * paths is not a folder. */
+LS_MUST_CHECK ls_status ls_folders_create(const char *const *paths, size_t count, const char *logs,
+                                          ls_folders **folders_out);
 void ls_folders_destroy(ls_folders *folders);
 
 size_t ls_folders_count(const ls_folders *folders);

@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "telemetry/store/run_metrics.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,18 +34,21 @@ static void append_scaled(ls_text *text, double digits, int places)
 /*
  * The shortest decimal number that reads back as the same double, where it has at most 15 digits:
  * whole / 10^places is then exact to the last bit (metric_line.c). It is what programs wrote, and
- * ten times as fast as printing 17 digits and trying fewer.
+ * ten times as fast as printing 17 digits and trying fewer. Of a float, as TensorBoard has them, it
+ * is the shortest number that reads back as the same float.
  */
 static void append_number(ls_text *text, double value)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
                                     1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20};
+    const bool is_float = fabs(value) < FLT_MAX && (double)(float)value == value;
     for (int places = 0; places < 20; places++) {
         const double whole = nearbyint(value * powers[places]);
         if (fabs(whole) >= 1e15) {
             break;
         }
-        if (whole / powers[places] == value) {
+        const double back = whole / powers[places];
+        if (back == value || (is_float && (double)(float)back == value)) {
             append_scaled(text, whole, places);
             return;
         }

@@ -81,10 +81,11 @@ typedef struct ls_feed {
     uint64_t offset; /* bytes of the file that were taken */
     char tail[64];   /* the last of them */
     size_t tail_bytes;
+    bool is_broken; /* what follows can't be read: nothing more is taken */
 } ls_feed;
 
-/* What a name of a file says about its kind. False: no file that holds metrics. */
-bool ls_feed_kind_of(const char *name, ls_feed_kind *kind_out);
+/* What the name of a file says about its kind: *.tfevents.*, *.jsonl, anything else is text. */
+ls_feed_kind ls_feed_kind_of(const char *name);
 
 /* The byte of the file to read on from: a little before the end of what was taken. */
 uint64_t ls_feed_from(const ls_feed *feed);
