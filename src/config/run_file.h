@@ -311,6 +311,7 @@ typedef struct ls_run_job {
 
 enum {
     LS_RUN_FILE_MAX_RANKS = 8,           /* job.max_ranks if it is auto */
+    LS_RUN_FILE_AUDIT_STEPS = 1000,      /* train.audit_every_steps unless it is set */
     LS_RUN_FILE_RANK = 16,               /* adapter.rank unless it is set */
     LS_RUN_FILE_ORIGINAL_CONTEXT = 8192, /* rope_scaling.original_context without model.from */
 };

@@ -28,9 +28,9 @@ static void describe_activity(void *context, uint32_t activity, uint32_t number,
     }
 }
 
-ls_describe ls_describe_plan(const ls_plan *plan)
+ls_describe ls_describe_plan(const ls_plan *plan, ls_mesh mesh)
 {
-    return (ls_describe){.activity = describe_activity, .context = (void *)(uintptr_t)plan};
+    return (ls_describe){.mesh = mesh, .activity = describe_activity, .context = (void *)(uintptr_t)plan};
 }
 
 ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *describe_out)
@@ -43,8 +43,12 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
             "cannot name operations: %s does not give the size of the vocabulary (model.vocab is auto)",
             run_yaml);
     }
-    if (run.parallel.pipeline > 1) {
-        return ls_fail(LS_ERR_UNSUPPORTED, "cannot name operations: stages number them differently");
+    const ls_mesh mesh = {.tensor = (uint32_t)run.parallel.tensor,
+                          .context = (uint32_t)run.parallel.context,
+                          .pipeline = (uint32_t)run.parallel.pipeline};
+    if (mesh.pipeline > 1) {
+        *describe_out = ls_describe_plan(NULL, mesh);
+        return LS_OK;
     }
     ls_model_config config;
     ls_layout *layout = ls_arena_new(arena, ls_layout, 1);
@@ -59,7 +63,7 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
     options.tensor_cut = (uint32_t)run.train.tensor_cut;
     options.sequence_cut = (uint32_t)run.train.sequence_cut;
     LS_TRY(ls_plan_build(arena, &config, layout, &options, plan));
-    *describe_out = ls_describe_plan(plan);
+    *describe_out = ls_describe_plan(plan, mesh);
     return LS_OK;
 }
 

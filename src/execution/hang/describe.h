@@ -10,11 +10,11 @@
 
 /* Describes activities by a plan, which must outlive the result. NULL: without the names of
  * operations, which stages of a pipeline number differently. */
-ls_describe ls_describe_plan(const ls_plan *plan);
+ls_describe ls_describe_plan(const ls_plan *plan, ls_mesh mesh);
 
 /* The same by the plan that follows from a run's fully resolved run.yaml; tables live in `arena`.
  * Errors: those of ls_run_file_load and ls_plan_build; LS_ERR_UNSUPPORTED if the run file does not
- * hold the model's sizes, or has a pipeline. */
+ * hold the model's sizes. */
 LS_MUST_CHECK ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *describe_out);
 
 /* How many leaves of a step each of `ranks` ranks computes according to that file; leaves_out has

@@ -461,7 +461,7 @@ static const ls_rank_snapshot *find_failed(const ls_run_snapshot *run)
 }
 
 /* The verdict of a run that has ended and in which no rank waited for another. */
-static ls_run_verdict judge_end(const ls_run_snapshot *run, ls_text *text)
+static ls_run_verdict judge_end(const ls_run_snapshot *run, const ls_describe *describe, ls_text *text)
 {
     uint32_t finished = 0;
     uint64_t step = 0;
@@ -476,10 +476,11 @@ static ls_run_verdict judge_end(const ls_run_snapshot *run, ls_text *text)
     }
     const ls_rank_snapshot *failed = find_failed(run);
     if (failed) {
-        ls_text_printf(text,
-                       "failed: rank %" PRIu32 " (%s, pid %" PRId32 ") failed in step %" PRIu64 ": %.*s",
-                       failed->rank, failed->header.host, failed->header.pid, failed->now.step,
-                       (int)strcspn(failed->words, "\n"), failed->words);
+        char process[128], name[LS_MESH_NAME_BYTES];
+        snprintf(process, sizeof process, "%.90s, pid %" PRId32, failed->header.host, failed->header.pid);
+        ls_text_printf(text, "failed: %s failed in step %" PRIu64 ": %.*s",
+                       ls_mesh_name(describe ? describe->mesh : (ls_mesh){0}, failed->rank, process, name),
+                       failed->now.step, (int)strcspn(failed->words, "\n"), failed->words);
         return LS_VERDICT_FAILED;
     }
     ls_text_printf(text,
@@ -671,5 +672,5 @@ ls_run_verdict ls_run_snapshot_judge(const ls_run_snapshot *run, double hang_s, 
         append_trainer(run, waited_s, text);
         return LS_VERDICT_HANG;
     }
-    return run->is_live ? judge_live(run, text) : judge_end(run, text);
+    return run->is_live ? judge_live(run, text) : judge_end(run, describe, text);
 }

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "execution/hang/rank_snapshot.h"
+#include "execution/parallel/mesh.h"
 
 /* Why a culprit does not arrive. */
 typedef enum ls_cause {
@@ -88,13 +89,16 @@ typedef struct ls_graph {
 void ls_graph_build(ls_arena *arena, const ls_rank_snapshot *snapshots, uint32_t snapshot_count,
                     uint32_t size, bool is_partial, ls_graph *graph_out);
 
-/* What an activity and its number mean in this run ("layer 3 attention"); "" if unknown. */
+/* What is known of a run beyond its snapshots. */
 typedef struct ls_describe {
+    ls_mesh mesh; /* zeros: its ranks do not divide the model */
+    /* what an activity and its number mean ("layer 3 attention"); "" if unknown. NULL: not known */
     void (*activity)(void *context, uint32_t activity, uint32_t number, char *text_out, size_t text_bytes);
     void *context;
 } ls_describe;
 
-/* "rank 1 (node7, pid 4711) is stopped in backward of step 3". describe may be NULL. */
+/* "rank 1 (dp 0, tp 1; node7, pid 4711) is stopped in backward of step 3" (ls_mesh_name). describe
+ * may be NULL. */
 void ls_graph_append_cause(const ls_culprit *culprit, const ls_describe *describe, ls_text *text);
 /* "rank 1 (...) is stopped ...; ranks 0, 2 to 3 wait for it in all_reduce sum of 1000 f32 (number 7
  * of world) at src/a.c:12". */

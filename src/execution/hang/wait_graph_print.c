@@ -25,13 +25,15 @@ void ls_append_ranks(const uint32_t *ranks, uint32_t count, ls_text *text)
 
 /* ---- one culprit ---- */
 
-static void append_who(const ls_culprit *culprit, ls_text *text)
+static void append_who(const ls_culprit *culprit, const ls_describe *describe, ls_text *text)
 {
-    ls_text_printf(text, "rank %" PRIu32, culprit->rank);
+    char process[128] = "", name[LS_MESH_NAME_BYTES];
     if (culprit->snapshot) {
-        ls_text_printf(text, " (%s, pid %" PRId32 ")", culprit->snapshot->header.host,
-                       culprit->snapshot->header.pid);
+        snprintf(process, sizeof process, "%.90s, pid %" PRId32, culprit->snapshot->header.host,
+                 culprit->snapshot->header.pid);
     }
+    ls_text_append(text,
+                   ls_mesh_name(describe ? describe->mesh : (ls_mesh){0}, culprit->rank, process, name));
 }
 
 static const char *phrase_of(uint32_t activity)
@@ -79,7 +81,7 @@ static void append_doing(const ls_rank_snapshot *snapshot, const ls_describe *de
 {
     const ls_flight_now *now = &snapshot->now;
     char detail[128] = "";
-    if (describe) {
+    if (describe && describe->activity) {
         describe->activity(describe->context, now->activity, now->number, detail, sizeof detail);
     } else if (now->activity == LS_ACTIVITY_FORWARD || now->activity == LS_ACTIVITY_BACKWARD) {
         snprintf(detail, sizeof detail, "plan step %" PRIu32, now->number);
@@ -137,7 +139,7 @@ static void append_op(const ls_graph *graph, const ls_rank_snapshot_op *op, ls_t
 void ls_graph_append_cause(const ls_culprit *culprit, const ls_describe *describe, ls_text *text)
 {
     const ls_rank_snapshot *snapshot = culprit->snapshot;
-    append_who(culprit, text);
+    append_who(culprit, describe, text);
     switch (culprit->cause) {
     case LS_CAUSE_NOT_STARTED:
         ls_text_append(text, snapshot ? " has not joined yet" : " has not started");

@@ -144,7 +144,7 @@ static void add_stack(const ls_watchdog *watchdog, const late_incident *incident
 
 static const ls_describe *describe_of(const ls_watchdog *watchdog)
 {
-    return watchdog->options.describe.activity ? &watchdog->options.describe : NULL;
+    return &watchdog->options.describe;
 }
 
 /* Appends "late: rank 1 (...) is stopped ...; ranks 0, 2 wait for it in ..."; returns the fields of

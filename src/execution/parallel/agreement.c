@@ -99,7 +99,8 @@ static ls_status judge_ranks(ls_data_parallel *p, uint32_t *rank_out)
     *rank_out = p->claims[whose]->rank;
     p->fault = status != LS_OK ? p->claims[whose]->report.fault : (ls_step_fault){0};
     const bool is_named = status != LS_OK && !is_stop(status) && status != LS_ERR_MISMATCH && p->parts > 1;
-    return is_named ? ls_fail_within(status, "rank %u", *rank_out) : status;
+    char name[LS_MESH_NAME_BYTES];
+    return is_named ? ls_fail_within(status, "%s", ls_mesh_name(p->mesh, *rank_out, NULL, name)) : status;
 }
 
 /* ---- losses and squared sums ---- */

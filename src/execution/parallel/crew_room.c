@@ -85,7 +85,7 @@ static bool look(void *context)
 /* "the rank 5 (dp 1, pp 0, tp 1)" of member `of` of this crew. */
 static const char *name_of(const ls_crew_room *room, uint32_t of, char text[LS_MESH_NAME_BYTES])
 {
-    return ls_mesh_name(room->options.mesh, room->options.rank - room->self + of, text);
+    return ls_mesh_name(room->options.mesh, room->options.rank - room->self + of, NULL, text);
 }
 
 static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint32_t of, const char *what)

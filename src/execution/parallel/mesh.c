@@ -45,24 +45,37 @@ ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint
     return ls_leaves_of_rank(leaves, ranks / crew, rank / crew);
 }
 
-const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME_BYTES])
+/* "dp 1, pp 0, tp 1"; "" without a mesh. */
+static void append_place(ls_mesh mesh, uint32_t rank, char *text, size_t bytes)
 {
     const ls_mesh_place place = ls_mesh_place_of(mesh, rank);
-    char pipeline[20] = "", context[20] = "", tensor[20] = "";
+    const struct {
+        const char *name;
+        uint32_t degree, number;
+    } axes[] = {{"pp", mesh.pipeline, place.pipeline},
+                {"cp", mesh.context, place.context},
+                {"tp", mesh.tensor, place.tensor}};
     if (ls_mesh_crew(mesh) == 1) {
+        return;
+    }
+    size_t used = (size_t)snprintf(text, bytes, "dp %u", place.data);
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
+        if (axes[i].degree > 1) {
+            used += (size_t)snprintf(text + used, bytes - used, ", %s %u", axes[i].name, axes[i].number);
+        }
+    }
+}
+
+const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, const char *more, char text_out[LS_MESH_NAME_BYTES])
+{
+    char place[72] = "";
+    append_place(mesh, rank, place, sizeof place);
+    more = more ? more : "";
+    if (!place[0] && !more[0]) {
         snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u", rank);
-        return text_out;
+    } else {
+        snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u (%s%s%.127s)", rank, place,
+                 place[0] && more[0] ? "; " : "", more);
     }
-    if (mesh.pipeline > 1) {
-        snprintf(pipeline, sizeof pipeline, ", pp %u", place.pipeline);
-    }
-    if (mesh.context > 1) {
-        snprintf(context, sizeof context, ", cp %u", place.context);
-    }
-    if (mesh.tensor > 1) {
-        snprintf(tensor, sizeof tensor, ", tp %u", place.tensor);
-    }
-    snprintf(text_out, LS_MESH_NAME_BYTES, "rank %u (dp %u%s%s%s)", rank, place.data, pipeline, context,
-             tensor);
     return text_out;
 }

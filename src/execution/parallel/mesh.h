@@ -44,8 +44,10 @@ uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank);
 /* The leaves that a rank works on, together with its crew. ranks / crew <= leaves. */
 ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint32_t rank);
 
-/* "rank 5 (dp 1, pp 0, tp 1)", with the axes that are divided; "rank 5" without a mesh. */
-enum { LS_MESH_NAME_BYTES = 96 };
-const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, char text_out[LS_MESH_NAME_BYTES]);
+/* How every text names a rank: "rank 5 (dp 1, pp 0, tp 1; node7, pid 4711)", with the axes that
+ * are divided and with `more`; "rank 5 (node7, pid 4711)" without a mesh; "rank 5" with neither.
+ * more: NULL or a text that is cut at 127 bytes. */
+enum { LS_MESH_NAME_BYTES = 224 };
+const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, const char *more, char text_out[LS_MESH_NAME_BYTES]);
 
 #endif

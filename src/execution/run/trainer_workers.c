@@ -33,9 +33,10 @@ static const char *recovery_text(const ls_trainer *trainer, const json_t *fields
         return "the others continue";
     }
     const bool some_left = strcmp(json_string_value(json_object_get(fields, "how")), "takeover") == 0;
-    return !some_left   ? "replaced"
-           : count == 1 ? "its share of the step taken over"
-                        : "their shares of the step taken over";
+    const bool has_crews = ls_mesh_crew(ls_session_mesh(&trainer->session)) > 1;
+    return !some_left || has_crews ? "replaced"
+           : count == 1            ? "its share of the step taken over"
+                                   : "their shares of the step taken over";
 }
 
 /* "rank 2 lost, its share of the step taken over in 34 ms". */
@@ -51,7 +52,13 @@ static void print_recovered(const ls_trainer *trainer, const json_t *fields)
                                         : ", ",
                        json_integer_value(json_array_get(lost, i)));
     }
-    ls_progress_print(trainer->books.progress, "rank%s %s lost, %s %s %.0f ms", count == 1 ? "" : "s",
+    char name[LS_MESH_NAME_BYTES];
+    if (count == 1) {
+        const uint32_t rank = (uint32_t)json_integer_value(json_array_get(lost, 0));
+        ls_text_clear(&names);
+        ls_text_append(&names, ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name));
+    }
+    ls_progress_print(trainer->books.progress, "%s%s lost, %s %s %.0f ms", count == 1 ? "" : "ranks ",
                       ls_text_string(&names), recovery_text(trainer, fields, count),
                       trainer->options->hosts ? "after" : "in",
                       json_number_value(json_object_get(fields, "ms")));
@@ -63,9 +70,10 @@ static void print_member(const ls_trainer *trainer, const json_t *fields, const 
 {
     const char *host = json_string_value(json_object_get(fields, "host"));
     const bool tells_host = trainer->options->hosts && host;
-    ls_progress_print(trainer->books.progress,
-                      "rank %" JSON_INTEGER_FORMAT " %s after step %" JSON_INTEGER_FORMAT "%s%s%s",
-                      json_integer_value(json_object_get(fields, "rank")), verb,
+    const uint32_t rank = (uint32_t)json_integer_value(json_object_get(fields, "rank"));
+    char name[LS_MESH_NAME_BYTES];
+    ls_progress_print(trainer->books.progress, "%s %s after step %" JSON_INTEGER_FORMAT "%s%s%s",
+                      ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name), verb,
                       json_integer_value(json_object_get(fields, "step")), tells_host ? " (host " : "",
                       tells_host ? host : "", tells_host ? ")" : "");
 }

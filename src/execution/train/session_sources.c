@@ -91,4 +91,12 @@ void ls_session_describe_warnings(const ls_session *session, ls_text *text)
             "trained, about %.1g is usual; a much higher rate can destroy what the model has learned\n",
             run->train.optimizer.lr, has_adapter ? "an adapter on a model" : "a model", usual);
     }
+    const uint64_t audits = run->train.audit_every_steps;
+    if (audits > 0 && audits != LS_RUN_FILE_AUDIT_STEPS && ls_mesh_crew(ls_session_mesh(session)) > 1) {
+        ls_text_printf(text,
+                       "warning train.audit_every_steps is %" PRIu64 ", but ranks that divide a model "
+                       "cannot compute a leaf alone, so none is computed twice; the state is still hashed "
+                       "(train.hash_every_steps)\n",
+                       audits);
+    }
 }

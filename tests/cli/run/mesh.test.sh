@@ -35,6 +35,7 @@ for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready
     axis=${fault#* } fault=${fault% *}
     LS_TEST_FAULT="do=die,step=3,$fault" run "dies-${fault//[=,]/-}" --ranks 4 --set "parallel.$axis=2"
     same "killed at $fault" "$got" "$reference"
+    check "killed at $fault: named with its place" grep -qE '"cause": *"rank [0-3] \(dp [01], (tp|pp|cp) [01]; [^ ]+, pid [0-9]+\) ended with' "dies-${fault//[=,]/-}/events.jsonl"
     same "killed at $fault: recoveries" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["recoveries"]; print(len(r), r[0]["ranks"])' "$out")" "1 4"
 done
 
@@ -42,6 +43,11 @@ done
 LS_TEST_FAULT="do=stop,rank=1,step=3,at=leaf" run stops --ranks 2 --set parallel.pipeline=2 --set job.hang_timeout=1s
 same "stopped" "$got" "$reference"
 check "stopped: named" grep -q '"event": *"hung", *"rank": *1' stops/events.jsonl
+check "stopped: named with its place" grep -qE '"text": *"rank 1 \(dp 0, pp 1; [^ ]+, pid [0-9]+\) is stopped' stops/events.jsonl
+
+# Ranks that share leaves cannot check each other's.
+expect 0 "$LOCKSTEP" train mesh.yaml --dry-run --ranks 2 --set parallel.tensor=2 --set train.audit_every_steps=2
+prints "train.audit_every_steps is 2, but ranks that divide a model"
 
 # From one mesh to the next.
 expect 0 "${train[@]}" --run-dir moves --ranks 2 --set parallel.tensor=2 --steps 2

@@ -57,10 +57,12 @@ static void mesh_names_the_axes_that_are_divided(void **state)
 {
     (void)state;
     char text[LS_MESH_NAME_BYTES];
-    assert_string_equal(ls_mesh_name((ls_mesh){2, 2}, 5, text), "rank 5 (dp 1, pp 0, tp 1)");
-    assert_string_equal(ls_mesh_name((ls_mesh){1, 3}, 5, text), "rank 5 (dp 1, pp 2)");
-    assert_string_equal(ls_mesh_name((ls_mesh){4, 1}, 5, text), "rank 5 (dp 1, tp 1)");
-    assert_string_equal(ls_mesh_name((ls_mesh){0}, 5, text), "rank 5");
+    assert_string_equal(ls_mesh_name((ls_mesh){2, 2}, 5, NULL, text), "rank 5 (dp 1, pp 0, tp 1)");
+    assert_string_equal(ls_mesh_name((ls_mesh){1, 3}, 5, "", text), "rank 5 (dp 1, pp 2)");
+    assert_string_equal(ls_mesh_name((ls_mesh){4, 1}, 5, "node7, pid 4711", text),
+                        "rank 5 (dp 1, tp 1; node7, pid 4711)");
+    assert_string_equal(ls_mesh_name((ls_mesh){0}, 5, NULL, text), "rank 5");
+    assert_string_equal(ls_mesh_name((ls_mesh){0}, 5, "node7", text), "rank 5 (node7)");
 }
 
 int main(void)

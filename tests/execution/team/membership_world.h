@@ -562,7 +562,7 @@ static void world_begins(ls_env *env, world *w)
                                                 .start_timeout_ns = 2 * WORLD_S,
                                                 .segment = &w->segment,
                                                 .min_ranks = w->settings.min_ranks,
-                                                .crew = w->settings.crew,
+                                                .mesh = {.tensor = w->settings.crew},
                                                 .max_replacements = w->settings.max_replacements,
                                                 .hang_timeout_ns = 3 * WORLD_S,
                                                 .context = w,

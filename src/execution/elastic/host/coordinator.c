@@ -148,7 +148,8 @@ static void check_newcomer(ls_coordinator *c, uint32_t rank)
     const ls_preflight_member *other = another_ready(c, rank);
     const ls_preflight_member both[] = {other ? *other : c->slot[rank].member, c->slot[rank].member};
     if (ls_preflight_compare(both, 2) != LS_OK) {
-        ls_log_warn("rank %u cannot join: %s", rank, ls_error_text());
+        char name[LS_MESH_NAME_BYTES];
+        ls_log_warn("%s cannot join: %s", ls_mesh_name(c->options.mesh, rank, NULL, name), ls_error_text());
         c->slot[rank].barred = true;
         ls_coordinator_kill(
             c, rank, "was started from a different program, run file or data set than the other ranks");
@@ -320,13 +321,13 @@ static void publish(ls_coordinator *c, const ls_team *team)
 /* Puts membership's reason for the end into words for a person. */
 static void end_for(ls_coordinator *c, const ls_membership_action *action)
 {
-    char text[1400];
+    char text[1400], name[LS_MESH_NAME_BYTES];
     switch (action->end) {
     case LS_MEMBERSHIP_UNKILLABLE:
         snprintf(text, sizeof text,
-                 "rank %u was killed but does not end; as it may still write to the memory of the run, no "
+                 "%s was killed but does not end; as it may still write to the memory of the run, no "
                  "replacement can be started",
-                 action->rank);
+                 ls_mesh_name(c->options.mesh, action->rank, NULL, name));
         ls_coordinator_end_all(c, LS_ERR_RANKS_LOST, (int32_t)action->rank, text);
         return;
     case LS_MEMBERSHIP_DEADLY:
@@ -448,7 +449,7 @@ static uint32_t count_wanted(const ls_coordinator *c)
 
 static uint32_t crew_of(const ls_coordinator *c)
 {
-    return c->options.crew > 0 ? c->options.crew : 1;
+    return ls_mesh_crew(c->options.mesh);
 }
 
 /* Whether a rank of the crew whose slots begin at `first` is wanted: then all of them are. */
@@ -510,11 +511,11 @@ ls_status ls_coordinator_leave(ls_coordinator *c, uint32_t rank)
     if (!c->control || rank >= c->slots || !c->slot[rank].wanted) {
         return ls_fail(LS_ERR_INVALID, "rank %u cannot leave: it does not exist or has already left", rank);
     }
-    if (c->options.crew > 1) {
+    if (crew_of(c) > 1) {
         return ls_fail(LS_ERR_INVALID,
                        "rank %u cannot leave alone: %u ranks compute each leaf together "
                        "(parallel.tensor, context, pipeline); use lockstep resize",
-                       rank, c->options.crew);
+                       rank, crew_of(c));
     }
     if (count_wanted(c) <= c->options.min_ranks) {
         return ls_fail(LS_ERR_INVALID,

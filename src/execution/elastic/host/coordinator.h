@@ -29,6 +29,7 @@
 #include "base/json.h"
 #include "env/env.h"
 #include "execution/elastic/host/agent.h"
+#include "execution/parallel/mesh.h"
 
 typedef enum ls_workers_phase {
     LS_WORKERS_STARTING,
@@ -51,7 +52,7 @@ typedef struct ls_coordinator_options {
     /* The run ends when fewer ranks live or are about to start. More than `ranks` counts as
      * `ranks`. */
     uint32_t min_ranks;
-    uint32_t crew; /* ranks that compute a leaf together (parallel/mesh.h); 0 counts as 1 */
+    ls_mesh mesh; /* how ranks divide the model; zeros: they do not */
     uint32_t max_replacements;
     /* How long a rank may show no sign of life while a fence is up; 0: for ever. */
     uint64_t hang_timeout_ns;

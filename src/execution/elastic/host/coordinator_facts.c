@@ -35,7 +35,7 @@ static bool is_needed(const ls_coordinator *c, uint32_t local)
 {
     const ls_team *team = &c->control->team;
     bool needed = c->slot[local].wanted;
-    for (uint32_t i = 0; i < team->local_parts && c->options.crew > 1; i++) {
+    for (uint32_t i = 0; i < team->local_parts && ls_mesh_crew(c->options.mesh) > 1; i++) {
         needed = needed || (c->orphan[i] && team->holder[i] == local);
     }
     return needed;
@@ -130,7 +130,7 @@ void ls_coordinator_gather(const ls_coordinator *c, ls_membership_facts *facts_o
         .deadly = is_deadly(c),
         .may_finish = c->finishers<FINISHERS_MAX, .finishing = c->finishers> 0,
         .min_ranks = c->options.min_ranks,
-        .crew = c->options.crew,
+        .crew = ls_mesh_crew(c->options.mesh),
         .slots = c->slots,
         .parts = team->local_parts,
         .epoch = team->epoch,

@@ -48,15 +48,17 @@ static void note_loss(ls_coordinator *c, uint32_t rank)
  * alive. */
 void ls_coordinator_tell_lost(ls_coordinator *c, const char *host, const ls_rank_end *end)
 {
-    char how[64], why[180] = "";
+    char how[64], process[128], name[LS_MESH_NAME_BYTES], why[180] = "";
     const char *reason = c->slot[end->rank].why;
     if (c->slot[end->rank].killed && reason[0]) {
         snprintf(why, sizeof why, ": killed, because it %s", reason);
     } else if (end->exit_code == 128 + SIGKILL) {
         snprintf(why, sizeof why, "; unless a person sent SIGKILL, the kernel did because memory ran out");
     }
-    snprintf(c->last_loss, sizeof c->last_loss, "rank %u (%s, pid %d) ended with %s while %s%s", end->rank,
-             host, end->pid, ls_exit_text(end->exit_code, how), end->doing, why);
+    snprintf(process, sizeof process, "%.90s, pid %d", host, end->pid);
+    snprintf(c->last_loss, sizeof c->last_loss, "%s ended with %s while %s%s",
+             ls_mesh_name(c->options.mesh, end->rank, process, name), ls_exit_text(end->exit_code, how),
+             end->doing, why);
     c->last_lost = (int32_t)end->rank;
     if (!c->control) {
         return;

@@ -643,14 +643,19 @@ static const char *name_rank(rank *r, ls_status status, const char *text)
     if (is_shared) {
         return text;
     }
-    if (sscanf(text, "rank %u: %n", &number, &used) == 1 && used > 0) {
+    if ((sscanf(text, "rank %u: %n", &number, &used) == 1 ||
+         sscanf(text, "rank %u (%*[^)]): %n", &number, &used) == 1) &&
+        used > 0) {
         text += used;
     }
     const uint32_t local = number - r->control->first_rank;
-    return local < r->control->local_ranks
-               ? ls_arena_printf(&r->arena, "rank %u (%s, pid %d): %s", number, r->control->host,
-                                 (int)atomic_load(&ls_segment_slot(&r->segment, local)->pid), text)
-               : ls_arena_printf(&r->arena, "rank %u: %s", number, text);
+    char process[128] = "", name[LS_MESH_NAME_BYTES];
+    if (local < r->control->local_ranks) {
+        snprintf(process, sizeof process, "%.90s, pid %d", r->control->host,
+                 (int)atomic_load(&ls_segment_slot(&r->segment, local)->pid));
+    }
+    const ls_mesh mesh = r->session.arena ? ls_session_mesh(&r->session) : (ls_mesh){0};
+    return ls_arena_printf(&r->arena, "%s: %s", ls_mesh_name(mesh, number, process, name), text);
 }
 
 /* The slot keeps this rank's own error; the abort, that of the first rank that failed. */

@@ -389,7 +389,8 @@ static ls_status start_watch(ls_workers *workers)
         .local = local,
         .local_count = control->local_ranks,
         .hang_timeout_s = session->run.job.hang_timeout_s,
-        .describe = ls_describe_plan(session->pipeline_list ? NULL : session->own_plans),
+        .describe =
+            ls_describe_plan(session->pipeline_list ? NULL : session->own_plans, ls_session_mesh(session)),
         .event = put_event,
         .fatal = on_fatal,
         .ask_stack = ask_stack,
@@ -431,7 +432,7 @@ static ls_status start_coordinator(ls_workers *workers)
         .abort = on_abort,
         .segment = ls_workers_is_elastic(workers) ? &workers->segment : NULL,
         .min_ranks = (uint32_t)job->min_ranks,
-        .crew = workers->control->crew,
+        .mesh = ls_session_mesh(workers->options.session),
         .max_replacements = (uint32_t)job->max_replacements,
         .hang_timeout_ns = (uint64_t)(job->hang_timeout_s * 1e9),
         .start = start_rank,
