@@ -302,6 +302,8 @@ typedef struct ls_run_job {
     const char *notice_file; /* "": none */
     double notice_poll_s;
     double time_limit_s; /* 0: none */
+    double max_cost_usd; /* of all starts together; auto: no cap */
+    double price_usd;    /* of a device for an hour, outside the queue; auto: not known */
     double
         /* 0: never. At the default, LS_HANG_TIMEOUT_S, ranks stopped by a debugger are spared */
         hang_timeout_s;

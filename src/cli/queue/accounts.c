@@ -63,7 +63,7 @@ const ls_command ls_command_nodes = {
 
 typedef struct account_settings {
     uint64_t weight;
-    const char *quota, *borrow, *lend, *users, *priority_max;
+    const char *quota, *borrow, *lend, *users, *priority_max, *budget;
     bool delete, json;
 } account_settings;
 
@@ -90,6 +90,16 @@ static const ls_option account_options[] = {
         "with NAME: maximum number of unused devices of other accounts that the account may take, or 'any'"),
     LIMIT(lend,
           "with NAME: maximum number of the account's unused devices that other accounts may take, or 'any'"),
+    {.key = "budget",
+     .type = LS_OPTION_STRING,
+     FIELD(budget),
+     .default_text = "\"\"",
+     .value_needed = true,
+     .value_name = "USD",
+     .help =
+         "with NAME: what the account's jobs may cost in a calendar month (UTC), in USD, or 'none'. At 80 % "
+         "that is told; at 100 % its jobs save, are held, and continue when the budget is raised or the "
+         "next month begins"},
     {.key = "users",
      .type = LS_OPTION_STRING,
      FIELD(users),
@@ -179,6 +189,7 @@ static ls_status change_account(const account_settings *settings, const char *na
     status = status != LS_OK ? status : put_limit(body, "borrow", settings->borrow);
     status = status != LS_OK ? status : put_limit(body, "lend", settings->lend);
     status = status != LS_OK ? status : put_users(body, settings->users);
+    status = status != LS_OK ? status : ls_queue_put_usd(body, "budget", "--budget", settings->budget);
     if (settings->priority_max[0]) {
         json_t *priority = json_string(settings->priority_max);
         json_object_set_new(body, "priority_max", priority ? priority : json_string("?"));
@@ -202,6 +213,16 @@ static void add_limit(ls_table *table, const json_t *account, const char *key)
     }
 }
 
+static void add_money(ls_table *table, const json_t *usage, const char *key)
+{
+    const double money = ls_queue_number(usage, key);
+    if (isfinite(money)) {
+        ls_table_printf(table, "%.2f", money);
+    } else {
+        ls_table_add(table, NULL);
+    }
+}
+
 /* The names of the users; open_to, one word, for those who may not see the names. */
 static void add_users(ls_table *table, const json_t *users, const char *open_to)
 {
@@ -216,10 +237,10 @@ static void add_users(ls_table *table, const json_t *users, const char *open_to)
 
 static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *text)
 {
-    static const char *const titles[] = {"ACCOUNT", "WEIGHT",  "QUOTA",   "BORROW",   "LEND",
-                                         "DEVICES", "RUNNING", "WAITING", "PRIORITY", "USERS"};
-    static const bool right[] = {false, true, true, true, true, true, true, true, false, false};
-    ls_table table = {.titles = titles, .right = right, .columns = 10, .arena = arena};
+    static const char *const titles[] = {"ACCOUNT", "WEIGHT",  "QUOTA",  "BORROW", "LEND",     "DEVICES",
+                                         "RUNNING", "WAITING", "BUDGET", "SPENT",  "PRIORITY", "USERS"};
+    static const bool right[] = {false, true, true, true, true, true, true, true, true, true, false, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 12, .arena = arena};
     for (size_t i = 0; i < json_array_size(accounts); i++) {
         const json_t *account = json_array_get(accounts, i);
         ls_table_add(&table, ls_queue_string(account, "account"));
@@ -230,6 +251,8 @@ static void append_accounts(const json_t *accounts, ls_arena *arena, ls_text *te
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "devices"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "running"));
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(account, "waiting"));
+        add_money(&table, account, "budget");
+        add_money(&table, account, "month_cost");
         ls_table_add(&table, ls_queue_string(account, "priority_max"));
         add_users(&table, json_object_get(account, "users"), ls_queue_string(account, "open_to"));
     }
@@ -240,7 +263,8 @@ static ls_status run_accounts(const ls_invocation *invocation)
 {
     const account_settings *settings = invocation->settings;
     const bool sets = settings->weight != LS_AUTO_U64 || settings->quota[0] || settings->borrow[0] ||
-                      settings->lend[0] || settings->users[0] || settings->priority_max[0];
+                      settings->lend[0] || settings->users[0] || settings->priority_max[0] ||
+                      settings->budget[0];
     const bool changes = sets || settings->delete;
     if (sets && settings->delete) {
         return ls_fail(LS_ERR_INVALID, "--delete can't be combined with options that change the account");
@@ -251,7 +275,7 @@ static ls_status run_accounts(const ls_invocation *invocation)
             changes ? "these options change an account, but none is named: write its name first, as in "
                       "'lockstep accounts NAME --quota 4'"
                     : "nothing to change in account %s: give --weight, --quota, --borrow, --lend, "
-                      "--users, --priority-max or --delete",
+                      "--budget, --users, --priority-max or --delete",
             invocation->word_count == 1 ? invocation->words[0] : "");
     }
     if (changes) {
@@ -273,7 +297,7 @@ static ls_status run_accounts(const ls_invocation *invocation)
 const ls_command ls_command_accounts = {
     .name = "accounts",
     .words = "[NAME]",
-    .summary = "list or change accounts: shares, quotas, users",
+    .summary = "list or change accounts: shares, quotas, budgets, users",
     .details = "Without NAME, prints one line per account. NAME with an option creates or\n"
                "changes that account; only the user who runs the daemon may do that.\n"
                "\n"
@@ -289,6 +313,7 @@ const ls_command ls_command_accounts = {
                "  lockstep accounts\n"
                "  lockstep accounts research --weight 3 --quota 8 --borrow 4\n"
                "  lockstep accounts research --users ann,bob --priority-max high\n"
+               "  lockstep accounts research --budget 500\n"
                "  lockstep accounts research --delete",
     .words_max = 1,
     .options = &account_table,
@@ -304,16 +329,6 @@ static void add_hours(ls_table *table, const json_t *usage, const char *key)
 {
     const double hours = ls_queue_number(usage, key);
     ls_table_add(table, isfinite(hours) ? ls_plain_of(hours).text : NULL);
-}
-
-static void add_money(ls_table *table, const json_t *usage, const char *key)
-{
-    const double money = ls_queue_number(usage, key);
-    if (isfinite(money)) {
-        ls_table_printf(table, "%.2f", money);
-    } else {
-        ls_table_add(table, NULL);
-    }
 }
 
 static void add_usage(ls_table *table, const char *name, const json_t *usage)
@@ -361,6 +376,29 @@ static void append_usage(const json_t *answer, ls_arena *arena, ls_text *text)
         ls_text_append(text, ".\n");
     } else {
         ls_text_append(text, "\nNo cost: set the price of a device-hour in config.yaml (money.price).\n");
+    }
+}
+
+/* "This month: research 12.40 of 100.00 USD so far, about 80 at its end". */
+static void append_months(const json_t *answer, ls_text *text)
+{
+    const json_t *accounts = json_object_get(answer, "accounts");
+    const char *currency = ls_queue_string(answer, "currency");
+    for (size_t i = 0; i < json_array_size(accounts); i++) {
+        const json_t *account = json_array_get(accounts, i);
+        const double spent = ls_queue_number(account, "month_cost");
+        const double budget = ls_queue_number(account, "budget");
+        const double forecast = ls_queue_number(account, "month_forecast");
+        if (!isfinite(spent) || (spent <= 0.0 && !isfinite(budget))) {
+            continue;
+        }
+        ls_text_printf(text, "This month: %s %.2f ", ls_queue_string(account, "account"), spent);
+        if (isfinite(budget)) {
+            ls_text_printf(text, "of %.2f ", budget);
+        }
+        ls_text_append_printable(text, currency ? currency : "", strlen(currency ? currency : ""), "");
+        ls_text_printf(text, " so far, about %.2f expected at its end%s\n", forecast,
+                       forecast > budget ? ": more than the budget" : "");
     }
 }
 
@@ -468,6 +506,7 @@ static ls_status run_usage(const ls_invocation *invocation)
         print_text(&text);
     } else {
         append_usage(answer, invocation->arena, &text);
+        append_months(answer, &text);
         append_foresight(json_object_get(answer, "foresight"), "starts", &text);
         append_foresight(json_object_get(answer, "foresight"), "ends", &text);
         append_foresight(json_object_get(answer, "foresight"), "plans", &text);

@@ -289,7 +289,7 @@ const ls_command ls_command_priority = {
 
 typedef struct terms_settings {
     double time_limit;
-    const char *account, *priority;
+    const char *account, *priority, *max_cost;
     ls_option_strings after;
     bool json;
 } terms_settings;
@@ -306,6 +306,14 @@ static const ls_option terms_options[] = {
      .min = 0,
      .max = 1e9,
      .help = "new time limit; 0: none; auto: unchanged"},
+    {.key = "max_cost",
+     .type = LS_OPTION_STRING,
+     .value_needed = true,
+     FIELD(max_cost),
+     .default_text = "\"\"",
+     .value_name = "USD",
+     .help = "new cap of the cost of the whole job, also while it runs; none: no cap. A job that its cap "
+             "stopped continues when the new cap allows it"},
     {.key = "account",
      .type = LS_OPTION_STRING,
      .value_needed = true,
@@ -366,9 +374,10 @@ static ls_status run_change(const ls_invocation *invocation)
     put_text(body, "account", settings->account);
     put_text(body, "priority", settings->priority);
     ls_status status = settings->after.count > 0 ? put_after(body, &settings->after) : LS_OK;
+    status = status != LS_OK ? status : ls_queue_put_usd(body, "max_cost", "--max-cost", settings->max_cost);
     if (status == LS_OK && json_object_size(body) == 0) {
-        status =
-            ls_fail(LS_ERR_INVALID, "nothing to change: give --time-limit, --account, --priority or --after");
+        status = ls_fail(LS_ERR_INVALID, "nothing to change: give --time-limit, --max-cost, --account, "
+                                         "--priority or --after");
     }
     if (status != LS_OK) {
         json_decref(body);
@@ -380,12 +389,14 @@ static ls_status run_change(const ls_invocation *invocation)
 const ls_command ls_command_change = {
     .name = "change",
     .words = "JOB...",
-    .summary = "change the time limit, account or dependencies of waiting jobs",
-    .details = "The jobs must be waiting. What was changed, and by whom, is recorded among the\n"
+    .summary = "change the time limit, cap, account or dependencies of jobs",
+    .details = "The jobs must be waiting, unless only --max-cost is given. What was changed, and by whom, is "
+               "recorded among the\n"
                "events of the job. A job can wait only for jobs that were submitted before it.\n"
                "\n"
                "Examples:\n"
                "  lockstep change 12 --time-limit 4h --account research\n"
+               "  lockstep change 12 --max-cost 25\n"
                "  lockstep change 12 13 --after 9 --after 10\n"
                "  lockstep change 12 --after none",
     .words_min = 1,

@@ -179,6 +179,23 @@ static void append_plan(ls_text *text, const json_t *job)
     }
 }
 
+/* "1.20 of at most 5.00; about 3.10 more expected" */
+static void append_cost(ls_text *text, const json_t *job)
+{
+    const double cost = ls_queue_number(job, "cost"), cap = ls_queue_number(job, "max_cost");
+    const double ahead = ls_queue_number(job, "cost_ahead");
+    if (isfinite(cost)) {
+        ls_text_printf(text, "%-12s %.2f", "cost", cost);
+        if (isfinite(cap)) {
+            ls_text_printf(text, " of at most %.2f (job.max_cost)", cap);
+        }
+        if (isfinite(ahead)) {
+            ls_text_printf(text, "; about %.2f more expected", ahead);
+        }
+        ls_text_append(text, "\n");
+    }
+}
+
 /* "3 s later than predicted 2 min before it". Only for what has happened after a prediction. */
 static void append_foresight(ls_text *text, const json_t *job, const char *title, const char *what,
                              const char *said, const char *happened)
@@ -221,6 +238,7 @@ static void append_job(ls_text *text, const json_t *job)
     append_moment(text, job, "started");
     append_moment(text, job, "ended");
     append_progress(text, job);
+    append_cost(text, job);
     append_plan(text, job);
     append_foresight(text, job, "start", "start", "start_said", "started");
     const char *state = ls_queue_string(job, "state");

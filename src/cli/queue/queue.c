@@ -58,6 +58,28 @@ bool ls_queue_is_job(const char *word)
     return digits > 0 && digits <= 15 && word[digits] == '\0' && word[0] != '0';
 }
 
+ls_status ls_queue_put_usd(json_t *body, const char *key, const char *option, const char *text)
+{
+    char *end = NULL;
+    if (!text[0] || strcmp(text, "none") == 0) {
+        return text[0] && json_object_set_new(body, key, json_null()) != 0 ? LS_ERR_MEMORY : LS_OK;
+    }
+    const double amount = strtod(text, &end);
+    if (end == text || (*end != '\0' && strcmp(end, "USD") != 0 && strcmp(end, " USD") != 0)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is '%.40s': write an amount in USD, such as 25.50, or 'none'; other "
+                       "currencies are not converted",
+                       option, text);
+    }
+    if (!(amount >= 0.01 && amount <= 1e9)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is %.40s, allowed is 0.01 to 1000000000 USD, or 'none' for no limit", option,
+                       text);
+    }
+    json_object_set_new(body, key, json_real(amount));
+    return LS_OK;
+}
+
 ls_status ls_queue_job(const char *word, uint64_t *job_out)
 {
     if (!ls_queue_is_job(word)) {

@@ -29,6 +29,10 @@ LS_MUST_CHECK ls_status ls_queue_job(const char *word, uint64_t *job_out);
 /* Whether the word is the number of a job. */
 bool ls_queue_is_job(const char *word);
 
+/* Puts an amount of USD into a request, or null for "none"; "" leaves it out. option: its name, for
+ * errors. Errors: LS_ERR_INVALID for 0, amounts below 0, and other currencies. */
+LS_MUST_CHECK ls_status ls_queue_put_usd(json_t *body, const char *key, const char *option, const char *text);
+
 /* Members of an answer; NULL, 0 and NAN when there is no such member. */
 const char *ls_queue_string(const json_t *object, const char *key);
 int64_t ls_queue_integer(const json_t *object, const char *key);

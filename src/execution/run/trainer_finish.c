@@ -2,6 +2,7 @@
 /* The end of a run: the last entry of its books, the summary and the report. */
 #include "execution/run/trainer_internal.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "telemetry/report/report.h"
 
@@ -57,6 +58,8 @@ static ls_own_run_side measured_side(ls_trainer *trainer)
 static void end_time_log(ls_trainer *trainer, ls_status status, ls_time_history *history_out)
 {
     const bool away = status != LS_OK && status != LS_INTERRUPTED;
+    ls_meter *meter = &trainer->control.meter;
+    trainer->books.goodput.cost_usd = ls_meter_note(meter, meter->devices, ls_clock_monotonic_s());
     ls_time_log_end(trainer->books.time_log, status_word(trainer, status), away);
     if (ls_time_history_load(trainer->dir.path, history_out) != LS_OK || history_out->start_count == 0) {
         ls_error_clear();
@@ -108,6 +111,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .step_s = measured.step_s,
         .flops_per_step = ls_session_step_flops(session, true),
         .recoveries = recoveries,
+        .cost_usd = history.total.cost_usd,
         .time = time,
         .starts = starts,
         .sources = sources,

@@ -22,6 +22,7 @@
 #include "execution/generate/generate.h"
 #include "execution/run/checkpoint_interval.h"
 #include "execution/run/control_socket.h"
+#include "execution/run/meter.h"
 #include "execution/run/patience.h"
 #include "execution/run/prediction.h"
 #include "execution/run/saver.h"
@@ -112,6 +113,8 @@ typedef struct ls_trainer_control {
     ls_preemption_watch *notices; /* NULL: no source of notices is configured */
     ls_control_socket *socket;    /* NULL: it could not be opened */
     ls_trainer_shared shared;
+    ls_meter meter; /* what the run costs, and job.max_cost */
+    bool has_told_cap;
     bool leaving; /* notice was given: stop, save, exit with 75 */
     bool has_reported_signal;
     bool has_warned_of_grace; /* that a checkpoint takes longer than the notice period */
@@ -174,7 +177,7 @@ void ls_trainer_book_recovery(ls_trainer *trainer, uint64_t step, double seconds
 
 /* ---- requests from outside ---- */
 
-/* LS_OK, or why to stop now: a signal, a preemption notice, or the run file's time limit. */
+/* LS_OK, or why to stop now: a signal, a preemption notice, or the run file's time limit or cap. */
 ls_status ls_trainer_stop_status(const ls_trainer *trainer);
 /* Whether to stop, asked in the middle of long work; also updates the time log and polls notices.
  * context: the trainer. */

@@ -176,19 +176,29 @@ static ls_status take_memory(ls_trainer *trainer)
     return create_side_work(trainer);
 }
 
-/* A run can do without a time log. */
-static void open_time_log(ls_trainer *trainer)
+/* Reads what earlier starts took and cost, and begins the account of this one. A run can do without
+ * a time log, but not go beyond its cap. */
+static ls_status open_books(ls_trainer *trainer)
 {
+    const ls_run_file *run = &trainer->session.run;
     const double begun_s = ls_clock_wall_s() - (ls_clock_monotonic_s() - trainer->options->start_s);
     ls_time_history history;
-    if (ls_time_history_load(trainer->dir.path, &history) != LS_OK ||
-        ls_time_log_open(trainer->dir.path, &trainer->books.goodput, begun_s, trainer->loop.step,
-                         &trainer->books.time_log) != LS_OK) {
+    ls_status is_there = ls_time_history_load(trainer->dir.path, &history);
+    const ls_status status =
+        ls_meter_open(&run->job, (uint32_t)ls_run_file_ranks(run), trainer->options->start_s,
+                      history.total.cost_usd, &trainer->control.meter);
+    trainer->loop.redone_until = history.highest_step;
+    ls_time_history_release(&history);
+    LS_TRY(status);
+    if (is_there == LS_OK) {
+        is_there = ls_time_log_open(trainer->dir.path, &trainer->books.goodput, begun_s, trainer->loop.step,
+                                    &trainer->books.time_log);
+    }
+    if (is_there != LS_OK) {
         ls_log_warn("the time log (time.jsonl) cannot be written: %s", ls_error_text());
         ls_error_clear();
     }
-    trainer->loop.redone_until = history.highest_step;
-    ls_time_history_release(&history);
+    return LS_OK;
 }
 
 static const char *every_steps_text(ls_trainer *trainer)
@@ -331,7 +341,7 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     if (trainer->finished) {
         return LS_OK;
     }
-    open_time_log(trainer);
+    LS_TRY(open_books(trainer));
     ls_trainer_begin_interval(trainer);
     /* Launching changes environment variables, so all other threads are started after it. */
     LS_TRY(ls_trainer_launch_workers(trainer));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reasons to stop: signals, the time limit, a request, and preemption notices, which also become
- * events. */
+/* Reasons to stop: signals, the time limit, the cap, a request, and preemption notices, which also
+ * become events. */
 #include "execution/run/trainer_internal.h"
 
 #include "base/clock.h"
@@ -14,8 +14,9 @@
 
 ls_status ls_trainer_stop_status(const ls_trainer *trainer)
 {
-    const double limit_s = trainer->session.run.job.time_limit_s;
-    if (limit_s > 0.0 && ls_clock_monotonic_s() - trainer->options->start_s > limit_s) {
+    const double limit_s = trainer->session.run.job.time_limit_s, now_s = ls_clock_monotonic_s();
+    if ((limit_s > 0.0 && now_s - trainer->options->start_s > limit_s) ||
+        ls_meter_is_over(&trainer->control.meter, now_s)) {
         return LS_STOPPED;
     }
     const ls_status signal = ls_signals_status();
@@ -78,9 +79,33 @@ static void poll_notices(ls_trainer *trainer)
     }
 }
 
+/* Brings the cost up to date, and tells once that it has reached the cap. */
+static void watch_cost(ls_trainer *trainer)
+{
+    ls_trainer_control *control = &trainer->control;
+    ls_meter *meter = &control->meter;
+    const double now_s = ls_clock_monotonic_s();
+    const uint32_t devices =
+        trainer->backend.workers ? ls_workers_ranks(trainer->backend.workers) : meter->devices;
+    trainer->books.goodput.cost_usd = ls_meter_note(meter, devices > 0 ? devices : meter->devices, now_s);
+    if (control->has_told_cap || !trainer->books.log || !ls_meter_is_over(meter, now_s)) {
+        return;
+    }
+    control->has_told_cap = true;
+    const char *text =
+        ls_arena_printf(&trainer->arena,
+                        "the run has cost %.2f USD, and its cap is %.2f USD (job.max_cost): it "
+                        "saves and stops, and continues when the cap is raised",
+                        ls_meter_usd(meter, now_s), meter->cap_usd);
+    ls_progress_print(trainer->books.progress, "%s", text);
+    ls_emit_event("alert", json_pack("{s:s, s:s, s:I}", "kind", "cap", "text", text, "step",
+                                     (json_int_t)trainer->loop.step));
+}
+
 bool ls_trainer_should_stop(void *context)
 {
     ls_trainer *trainer = context;
+    watch_cost(trainer);
     ls_time_log_note(trainer->books.time_log);
     poll_notices(trainer);
     return ls_trainer_stop_status(trainer) != LS_OK;

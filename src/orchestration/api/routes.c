@@ -198,6 +198,14 @@ static const ls_api_field change_in[] = {
     JOB,
     IN(LS_API_BODY, "time_limit_s", LS_API_NUMBER, 0, 1e9, "new time limit in seconds; 0: none"),
     IN(LS_API_BODY, "account", LS_API_STRING, 1, 64, "account to charge from now on"),
+    {.name = "max_cost",
+     .type = LS_API_NUMBER,
+     .place = LS_API_BODY,
+     .may_be_null = true,
+     .min = 0.01,
+     .max = 1e9,
+     .help = "new cap in USD, also of a job that runs; null: none. A job that its cap stopped continues when "
+             "the new one allows it"},
     IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
        "numbers of jobs that must succeed before this one starts, instead of those named before; only jobs "
        "submitted before it"),
@@ -248,6 +256,13 @@ static const ls_api_field account_in[] = {
     OPTIONAL("quota", "number of devices that are the account's own; null: no limit"),
     OPTIONAL("borrow", "number of other accounts' unused devices it may take in addition; null: no limit"),
     OPTIONAL("lend", "number of its own devices that others may use while it does not; null: all"),
+    {.name = "budget",
+     .type = LS_API_NUMBER,
+     .place = LS_API_BODY,
+     .may_be_null = true,
+     .min = 0.01,
+     .max = 1e9,
+     .help = "what its jobs may cost in a calendar month (UTC), in USD; null: no limit"},
     {.name = "users",
      .type = LS_API_STRINGS,
      .place = LS_API_BODY,
@@ -312,7 +327,10 @@ static const ls_api_field stream_in[] = {
         SOME_OR_NULL("exit_code", LS_API_INTEGER, "exit code of the last start"),                            \
         SOME_OR_NULL("idle_s", LS_API_NUMBER, "seconds for which the job's devices have done nothing"),      \
         SOME_OR_NULL("step", LS_API_INTEGER, "steps a training run has done"),                               \
-        SOME_OR_NULL("steps", LS_API_INTEGER, "steps a training run will do in all")
+        SOME_OR_NULL("steps", LS_API_INTEGER, "steps a training run will do in all"),                        \
+        SOME_OR_NULL("cost", LS_API_NUMBER, "what the job has cost so far; null: no price is set"),          \
+        SOME_OR_NULL("max_cost", LS_API_NUMBER, "cap of its cost in USD (job.max_cost); null: none"),        \
+        SOME_OR_NULL("cost_ahead", LS_API_NUMBER, "what it is expected to cost from now on; null: unknown")
 
 static const ls_api_field listed_job[] = {JOB_ROWS};
 
@@ -325,11 +343,19 @@ static const ls_api_field listed_job[] = {JOB_ROWS};
         OUT_OR_NULL("idle_cost", LS_API_NUMBER, "cost of the idle device-hours; null: no price is set"),     \
         OUT_OR_NULL("lost_cost", LS_API_NUMBER, "cost of the lost device-hours; null: no price is set")
 
+/* Not with since or user. */
+#define MONTH_ROWS                                                                                           \
+    SOME_OR_NULL("budget", LS_API_NUMBER, "what the account may cost in a month, in USD; null: no limit"),   \
+        SOME_OR_NULL("month_cost", LS_API_NUMBER, "what it has cost this month (UTC); null: no price"),      \
+        SOME_OR_NULL("month_forecast", LS_API_NUMBER,                                                        \
+                     "what it is expected to have cost at the end of the month; null: no price")
+
 static const ls_api_field usage_rows[] = {USAGE_ROWS};
 static const ls_api_field account_usage[] = {
     OUT("account", LS_API_STRING, "name of the account"),
     SOME("user", LS_API_STRING, "user; only with since or user"),
     OUT("jobs", LS_API_INTEGER, "number of jobs ever submitted; with since or user, of those counted"),
+    MONTH_ROWS,
     USAGE_ROWS,
 };
 static const ls_api_field places[] = {
@@ -379,10 +405,25 @@ static const ls_api_field resize_out[] = {
     OUT("max_ranks", LS_API_INTEGER, "largest number of devices the job may grow to"),
     OUT("text", LS_API_STRING, "what will happen, in words"),
 };
+static const ls_api_field estimates[] = {
+    OUT("cost", LS_API_NUMBER, "expected cost of the whole run"),
+    OUT("low", LS_API_NUMBER, "one run in ten costs less"),
+    OUT("high", LS_API_NUMBER, "one run in ten costs more"),
+    OUT("currency", LS_API_STRING, "currency of these amounts"),
+    OUT("run_s", LS_API_NUMBER, "expected time of the run in seconds"),
+    OUT("devices", LS_API_INTEGER, "number of devices the job wants"),
+};
 static const ls_api_field submit_out[] = {
     OUT("job", LS_API_INTEGER, "number of the job"),
     OUT("state", LS_API_STRING, "QUEUED or HELD"),
     OUT_OR_NULL("run_dir", LS_API_STRING, "folder a training run writes to; null for any other program"),
+    {.name = "estimate",
+     .type = LS_API_OBJECT,
+     .members = estimates,
+     .member_count = sizeof estimates / sizeof estimates[0],
+     .may_be_null = true,
+     .help = "cost of the whole run, predicted; null: there is no price, or no prediction"},
+    OUT_OR_NULL("max_cost", LS_API_NUMBER, "cap of its cost in USD (job.max_cost); null: none"),
 };
 static const ls_api_field sweep_out[] = {
     OUT("group", LS_API_STRING, "name of the sweep"),
@@ -501,6 +542,7 @@ static const ls_api_field account_rows[] = {
     OUT("running", LS_API_INTEGER, "number of jobs that have devices"),
     OUT("waiting", LS_API_INTEGER, "number of jobs that wait"),
     OUT("jobs", LS_API_INTEGER, "number of jobs ever submitted"),
+    MONTH_ROWS,
 };
 static const ls_api_field accounts_out[] = {
     OF("accounts", LS_API_OBJECTS, account_rows, "accounts with their shares, quotas and use"),

@@ -256,6 +256,18 @@ static ls_status get_limit(const json_t *arguments, const char *key, uint32_t *l
     return LS_OK;
 }
 
+static ls_status get_budget(const ls_controller *c, const json_t *arguments, ls_account *account)
+{
+    const json_t *value = json_object_get(arguments, "budget");
+    if (!value || json_is_null(value)) { /* null: no budget */
+        account->budget_usd = value ? 0.0 : account->budget_usd;
+        return LS_OK;
+    }
+    LS_TRY(ls_json_get_f64(arguments, "an account", "budget", LS_BUDGET_USD_MIN, LS_BUDGET_USD_MAX, 0.0,
+                           &account->budget_usd));
+    return ls_money_is_known(c, "a budget");
+}
+
 static ls_status get_users(const json_t *arguments, ls_account *account)
 {
     const json_t *list = json_object_get(arguments, "users"), *item;
@@ -290,7 +302,7 @@ ls_status ls_account_set_priority(ls_account *account, const char *name)
                    account->name, name);
 }
 
-static ls_status read_changes(const json_t *arguments, ls_account *account)
+static ls_status read_changes(const ls_controller *c, const json_t *arguments, ls_account *account)
 {
     uint64_t weight = account->weight;
     const char *priority = NULL;
@@ -299,6 +311,7 @@ static ls_status read_changes(const json_t *arguments, ls_account *account)
     LS_TRY(get_limit(arguments, "quota", &account->quota));
     LS_TRY(get_limit(arguments, "borrow", &account->borrow));
     LS_TRY(get_limit(arguments, "lend", &account->lend));
+    LS_TRY(get_budget(c, arguments, account));
     LS_TRY(get_users(arguments, account));
     LS_TRY(ls_json_get_string(arguments, "an account", "priority_max", NULL, &priority));
     return priority ? ls_account_set_priority(account, priority) : LS_OK;
@@ -347,7 +360,7 @@ ls_answer ls_accounts_change(ls_controller *c, const ls_caller *caller, const js
     const ls_account_entry *entry = find(c, name);
     ls_account changed = entry ? entry->account : ls_account_default();
     snprintf(changed.name, sizeof changed.name, "%s", name);
-    ls_status status = read_changes(arguments, &changed);
+    ls_status status = read_changes(c, arguments, &changed);
     status = status == LS_OK ? ls_controller_set_account(c, &changed) : status;
     if (status != LS_OK) {
         return ls_answer_error(LS_ERR_INVALID);

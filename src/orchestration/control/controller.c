@@ -290,6 +290,7 @@ ls_status ls_controller_set_account(ls_controller *c, const ls_account *account)
     entry->account.borrow = account->borrow;
     entry->account.lend = account->lend;
     entry->account.priority_max = account->priority_max;
+    entry->account.budget_usd = account->budget_usd;
     memcpy(entry->account.users, account->users, sizeof account->users);
     entry->is_changed = true;
     c->has_work = true;
@@ -455,10 +456,10 @@ bool ls_controller_has_work(const ls_controller *c)
 
 double ls_controller_next_s(const ls_controller *c)
 {
-    double next_s = INFINITY;
+    double next_s = ls_money_next_s(c);
     if (c->policy) {
         const uint64_t next_ms = ls_policy_next_ms(c->policy, ls_controller_ms(c->time_s));
-        next_s = next_ms == UINT64_MAX ? INFINITY : 1e-3 * (double)next_ms;
+        next_s = next_ms == UINT64_MAX ? next_s : fmin(next_s, 1e-3 * (double)next_ms);
     }
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_entry *entry = c->entries[i];

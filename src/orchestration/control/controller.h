@@ -74,7 +74,8 @@ typedef enum ls_verb {
     LS_VERB_RESIZE,
     /* {"job", "priority": "low" | "normal" | "high"} */
     LS_VERB_PRIORITY,
-    /* {"job", "time_limit_s"?, "account"?, "after"?: [..], "priority"?}; 409 unless it waits */
+    /* {"job", "time_limit_s"?, "account"?, "after"?: [..], "priority"?, "max_cost"?}; 409 unless it
+     * waits, or max_cost is all that changes; null: no cap */
     LS_VERB_CHANGE,
     /*
      * The queue as a whole; administrators only. Each answers with the state of all: {"paused",
@@ -92,7 +93,7 @@ typedef enum ls_verb {
     LS_VERB_NODES,
     /* -> {"accounts": [..]} */
     LS_VERB_ACCOUNTS,
-    /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?, "users"?, "priority_max"?}
+    /* {"account", "weight"?, "quota"?, "borrow"?, "lend"?, "users"?, "priority_max"?, "budget"?}
      * Administrators only; creates the account when there is none of that name. */
     LS_VERB_ACCOUNT,
     /*
@@ -142,6 +143,8 @@ typedef struct ls_engine_order {
     const ls_job *job;
 } ls_engine_order;
 
+#define LS_BUDGET_USD_MIN 0.01
+#define LS_BUDGET_USD_MAX 1e9
 enum { LS_ACCOUNT_WEIGHT_MAX = 1000000, LS_ACCOUNT_USERS_BYTES_MAX = 1000 };
 
 /* What an account may use and has used. */
@@ -155,6 +158,12 @@ typedef struct ls_account {
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
     uint64_t jobs;
     uint64_t share_ms[3], share_at_ms; /* past usage as the policy weighs it (ls_policy_usage) */
+    double budget_usd;                 /* of a calendar month (UTC); 0: no limit */
+    /* What was booked in `month`, 12 * year + month, since month_from_s of the wall clock, and in
+     * the month before; the share of the budget that was told: 0, 80 or 100 per cent. */
+    uint32_t month, month_told;
+    double month_from_s;
+    uint64_t month_device_ms, last_month_device_ms;
     bool is_deleted; /* its row is to be removed; it is not listed, and may be created anew */
 } ls_account;
 

@@ -14,6 +14,7 @@
  *   places.c          nodes as the policy sees them
  *   foresight.c       predictions about jobs, and how they turned out
  *   usage.c           device-hours: allocated, idle, waiting, lost
+ *   money.c           caps of jobs and budgets of accounts: who is stopped, and who may continue
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
 #define LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
@@ -60,6 +61,7 @@ typedef struct ls_pending_reply {
 typedef struct ls_account_entry {
     ls_account account;
     bool is_changed, is_set; /* is_set: an administrator gave it a weight or a quota */
+    bool is_over;            /* its budget of this month is used up (money.c) */
 } ls_account_entry;
 
 /* A part of a node, with at most LS_NODE_DEVICES_MAX devices. */
@@ -199,6 +201,9 @@ void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, 
                          const char *text);
 /* Hands a waiting job to an engine that decides, unless the job is held or waits for other jobs. */
 void ls_transitions_hand_over(ls_controller *c, ls_entry *entry);
+/* Holds a job that has not ended; a running one must be able to continue later. Lets it continue. */
+void ls_transitions_hold(ls_controller *c, ls_entry *entry, ls_job_hold hold, const char *text);
+void ls_transitions_release(ls_controller *c, ls_entry *entry);
 /* Does so for all jobs that were waiting for other jobs until now. */
 void ls_transitions_hand_over_all(ls_controller *c);
 
@@ -323,7 +328,38 @@ void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry);
 void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost);
 /* Reports how busy its devices were since the last report. */
 void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
+/* The devices of a job, and since when they are not booked, by the clock of the queue; false: it has
+ * none. */
+bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);
 /* The usage of an account up to now, its running jobs included. */
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);
+
+/* ---- money.c ---- */
+
+/* What a month has cost an account. Amounts are USD. */
+typedef struct ls_money_month {
+    double spent, forecast; /* up to now; expected at the end of the month */
+    double rate_ph;         /* of an hour, with the devices it has now */
+} ls_money_month;
+
+/* Whether prices are known, in USD: caps and budgets need them. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_money_is_known(const ls_controller *c, const char *what);
+double ls_money_of_job(const ls_controller *c, const ls_entry *entry);
+ls_money_month ls_money_of_month(const ls_controller *c, const ls_account *account);
+/* Adds cost, max_cost and cost_ahead to an item of a list. */
+void ls_money_add(const ls_controller *c, const ls_entry *entry, json_t *item);
+/* {"cost", "low", "high", "run_s"}: the whole job before its first start; null: not known. */
+json_t *ls_money_estimate(const ls_controller *c, const ls_job *job);
+/* Books devices that an account had from `from_s` to now to the month they were used in. */
+void ls_money_book(ls_controller *c, ls_account *account, uint32_t devices, double from_s);
+/* Stops and holds jobs that have reached a cap or budget, and lets those run that may again. */
+void ls_money_watch(ls_controller *c);
+/* When ls_money_watch has something to do at the earliest; INFINITY: never, as things are. */
+double ls_money_next_s(const ls_controller *c);
+/* Whether a job that ended by itself, with exit code 75 or at the limit of its runner, has reached
+ * its cap; it is then marked as held for that. */
+bool ls_money_has_capped(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
+/* "stopped by its cap: 5.02 of 5.00 USD; raise it with ..."; in the arena of the turn. */
+const char *ls_money_hold_text(ls_controller *c, const ls_entry *entry, ls_job_hold hold);
 
 #endif

@@ -95,6 +95,7 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "idle_s",
                         entry->idle_told ? json_real(c->time_s - entry->idle_since_s) : json_null());
     json_object_set_new(item, "why", ls_answers_text(ls_text_string(&why)));
+    ls_money_add(c, entry, item);
     ls_foresight_add(&shown, item);
     ls_text_release(&why);
     return item;

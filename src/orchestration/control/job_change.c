@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Changes the terms of a waiting job: its time limit, its account, and what it waits for.
+ * Changes the terms of a waiting job: its time limit, its account, and what it waits for. Its cap may
+ * change at any time; a run that goes by the old one ends there and continues by the new one.
  *
  * The terms are part of the request, so a change makes another request, parsed and checked as a new
  * one is, and the job takes it over. The store and a restart need to know nothing of it.
@@ -15,7 +16,7 @@
 #include <string.h>
 
 typedef struct change {
-    const json_t *time_limit_s, *account, *after, *priority; /* NULL: unchanged */
+    const json_t *time_limit_s, *account, *after, *priority, *max_cost; /* NULL: unchanged */
 } change;
 
 /* ---- the new request ---- */
@@ -37,6 +38,12 @@ static json_t *request_with(const ls_job *job, const change *wanted)
     if (wanted->time_limit_s) {
         snprintf(text, sizeof text, "job.time_limit=%.12gs", json_number_value(wanted->time_limit_s));
         add_override(request, text);
+    }
+    if (json_is_number(wanted->max_cost)) {
+        snprintf(text, sizeof text, "job.max_cost=%.12g", json_number_value(wanted->max_cost));
+        add_override(request, text);
+    } else if (wanted->max_cost) {
+        add_override(request, "job.max_cost=auto");
     }
     if (wanted->account) {
         json_object_set_new(request, "account", json_deep_copy(wanted->account));
@@ -91,7 +98,9 @@ static ls_job *make_trial(ls_controller *c, const ls_caller *caller, const ls_jo
     if (wanted->priority) {
         (void)ls_priority_parse(json_string_value(wanted->priority), &trial->priority);
     }
-    if (wanted->after && check_after(c, trial) != LS_OK) {
+    const bool needs_price = json_is_number(wanted->max_cost);
+    if ((wanted->after && check_after(c, trial) != LS_OK) ||
+        (needs_price && ls_money_is_known(c, "job.max_cost") != LS_OK)) {
         *refusal_out = ls_answer_error(LS_ERR_INVALID);
     } else if (!wanted->account) {
         ls_job_set_account(trial, job->account);
@@ -138,6 +147,11 @@ static void append_terms(const change *wanted, const ls_job *trial, ls_text *tex
     } else if (wanted->time_limit_s) {
         ls_text_append(text, ", no time limit");
     }
+    if (wanted->max_cost && trial->spec.max_cost_usd > 0.0) {
+        ls_text_printf(text, ", cap %.2f USD", trial->spec.max_cost_usd);
+    } else if (wanted->max_cost) {
+        ls_text_append(text, ", no cap");
+    }
     if (wanted->account) {
         ls_text_printf(text, ", account %s", trial->account);
     }
@@ -181,11 +195,15 @@ static ls_status read_change(const json_t *arguments, change *wanted)
 {
     ls_priority priority;
     *wanted = (change){json_object_get(arguments, "time_limit_s"), json_object_get(arguments, "account"),
-                       json_object_get(arguments, "after"), json_object_get(arguments, "priority")};
-    if (!wanted->time_limit_s && !wanted->account && !wanted->after && !wanted->priority) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "the request changes nothing: give at least one of time_limit_s, account, after and priority");
+                       json_object_get(arguments, "after"), json_object_get(arguments, "priority"),
+                       json_object_get(arguments, "max_cost")};
+    if (!wanted->time_limit_s && !wanted->account && !wanted->after && !wanted->priority &&
+        !wanted->max_cost) {
+        return ls_fail(LS_ERR_INVALID, "the request changes nothing: give at least one of time_limit_s, "
+                                       "account, after, priority and max_cost");
+    }
+    if (wanted->max_cost && !json_is_number(wanted->max_cost) && !json_is_null(wanted->max_cost)) {
+        return ls_fail(LS_ERR_INVALID, "max_cost must be an amount in USD, or null for no cap");
     }
     const double limit_s = wanted->time_limit_s ? json_number_value(wanted->time_limit_s) : 0.0;
     if (wanted->time_limit_s &&
@@ -205,7 +223,8 @@ static ls_status read_change(const json_t *arguments, change *wanted)
 static bool may_change(const ls_controller *c, const ls_job *job, const change *wanted,
                        ls_answer *refusal_out)
 {
-    if (!ls_job_state_is_waiting(job->state)) {
+    const bool is_cap_only = !wanted->time_limit_s && !wanted->account && !wanted->after && !wanted->priority;
+    if (!ls_job_state_is_waiting(job->state) && !is_cap_only) {
         *refusal_out =
             ls_answer_fail(409,
                            "job %" PRIu64 " is %s: only a waiting job can be changed. 'lockstep hold' "

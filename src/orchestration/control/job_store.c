@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 3 };
+enum { SCHEMA_VERSION = 4 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -45,6 +45,13 @@ static const char *const steps[SCHEMA_VERSION] = {
     " CREATE INDEX jobs_key ON jobs(uid, key) WHERE key<>'';"
     " CREATE TABLE upkeep(id INTEGER PRIMARY KEY CHECK(id=1), state TEXT NOT NULL);"
     " PRAGMA user_version=3; COMMIT",
+    "BEGIN; ALTER TABLE accounts ADD COLUMN budget REAL NOT NULL DEFAULT 0;"
+    " ALTER TABLE accounts ADD COLUMN month INTEGER NOT NULL DEFAULT 0;"
+    " ALTER TABLE accounts ADD COLUMN month_from REAL NOT NULL DEFAULT 0;"
+    " ALTER TABLE accounts ADD COLUMN month_used INTEGER NOT NULL DEFAULT 0;"
+    " ALTER TABLE accounts ADD COLUMN month_before INTEGER NOT NULL DEFAULT 0;"
+    " ALTER TABLE accounts ADD COLUMN month_told INTEGER NOT NULL DEFAULT 0;"
+    " PRAGMA user_version=4; COMMIT",
 };
 
 static ls_status check_version(ls_database *database)
@@ -89,7 +96,7 @@ static ls_status prepare(ls_job_store *store)
     return ls_statement_prepare(store->database,
                                 "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
                                 "?10, ?11, ?12, ?13, ?14, ?15, "
-                                "?16)",
+                                "?16, ?17, ?18, ?19, ?20, ?21, ?22)",
                                 &store->account);
 }
 
@@ -219,6 +226,12 @@ static ls_status write_account(ls_job_store *store, const ls_account *account)
     ls_statement_set_i64(row, 14, (int64_t)account->share_at_ms);
     ls_statement_set_text(row, 15, account->users);
     ls_statement_set_i64(row, 16, account->priority_max);
+    ls_statement_set_f64(row, 17, account->budget_usd);
+    ls_statement_set_i64(row, 18, account->month);
+    ls_statement_set_f64(row, 19, account->month_from_s);
+    ls_statement_set_i64(row, 20, (int64_t)account->month_device_ms);
+    ls_statement_set_i64(row, 21, (int64_t)account->last_month_device_ms);
+    ls_statement_set_i64(row, 22, account->month_told);
     return ls_statement_do(row);
 }
 
@@ -313,12 +326,13 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
 {
     ls_statement *row = NULL;
     bool has_row = false;
-    LS_TRY(
-        ls_statement_prepare(store->database,
-                             "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
-                             " share_devices, share_cpus, share_memory, share_at, users, priority_max"
-                             " FROM accounts ORDER BY name",
-                             &row));
+    LS_TRY(ls_statement_prepare(
+        store->database,
+        "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
+        " share_devices, share_cpus, share_memory, share_at, users, priority_max, budget,"
+        " month, month_from, month_used, month_before, month_told"
+        " FROM accounts ORDER BY name",
+        &row));
     ls_status status;
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
         ls_account account = {
@@ -334,6 +348,12 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
             .share_ms = {(uint64_t)ls_statement_i64(row, 10), (uint64_t)ls_statement_i64(row, 11),
                          (uint64_t)ls_statement_i64(row, 12)},
             .share_at_ms = (uint64_t)ls_statement_i64(row, 13),
+            .budget_usd = ls_statement_f64(row, 16),
+            .month = (uint32_t)ls_statement_i64(row, 17),
+            .month_from_s = ls_statement_f64(row, 18),
+            .month_device_ms = (uint64_t)ls_statement_i64(row, 19),
+            .last_month_device_ms = (uint64_t)ls_statement_i64(row, 20),
+            .month_told = (uint32_t)ls_statement_i64(row, 21),
         };
         const int64_t priority_max = ls_statement_i64(row, 15);
         account.priority_max = priority_max >= LS_PRIORITY_LOW && priority_max <= LS_PRIORITY_HIGH

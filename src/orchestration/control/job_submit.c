@@ -200,6 +200,9 @@ static ls_job *prepare(ls_controller *c, const ls_caller *caller, json_t *reques
                 ? ls_fail(LS_ERR_INVALID, "job.image works on this machine's own queue; with Slurm, begin "
                                           "job.command with the container tool of the cluster")
                 : ls_submit_check_after(c, job);
+        if (status == LS_OK && job->spec.max_cost_usd > 0.0) {
+            status = ls_money_is_known(c, "job.max_cost");
+        }
     }
     json_decref(avoid);
     if (status != LS_OK) {
@@ -239,10 +242,13 @@ static ls_answer submit(ls_controller *c, const ls_caller *caller, json_t *reque
 }
 
 /* The answer about a job that was accepted, now or before. */
-static json_t *accepted_json(const ls_job *job)
+static json_t *accepted_json(const ls_controller *c, const ls_job *job)
 {
-    return json_pack("{s:I, s:s, s:o}", "job", (json_int_t)job->id, "state", ls_job_state_name(job->state),
-                     "run_dir", job->run_dir[0] ? json_string(job->run_dir) : json_null());
+    return json_pack("{s:I, s:s, s:o, s:o, s:o}", "job", (json_int_t)job->id, "state",
+                     ls_job_state_name(job->state), "run_dir",
+                     job->run_dir[0] ? json_string(job->run_dir) : json_null(), "estimate",
+                     ls_money_estimate(c, job), "max_cost",
+                     job->spec.max_cost_usd > 0.0 ? json_real(job->spec.max_cost_usd) : json_null());
 }
 
 /* Whether the user has submitted a job with the same key before; answer_out: about that job. */
@@ -256,14 +262,14 @@ static bool is_repeated(ls_controller *c, const ls_caller *caller, const json_t 
     for (uint32_t i = c->entry_count; i-- > 0;) {
         const ls_entry *entry = c->entries[i];
         if (entry->job->uid == caller->uid && strcmp(entry->job->spec.key, key) == 0) {
-            *answer_out = (ls_answer){200, accepted_json(entry->job), entry->is_new ? entry->job->id : 0};
+            *answer_out = (ls_answer){200, accepted_json(c, entry->job), entry->is_new ? entry->job->id : 0};
             return true;
         }
     }
     const uint64_t id = c->calls.keyed_job ? c->calls.keyed_job(c->calls.context, caller->uid, key) : 0;
     ls_job *old = id ? c->calls.old_job(c->calls.context, id) : NULL;
     if (old) {
-        *answer_out = (ls_answer){200, accepted_json(old), 0};
+        *answer_out = (ls_answer){200, accepted_json(c, old), 0};
         ls_job_destroy(old);
     }
     return old != NULL;
@@ -278,7 +284,7 @@ ls_answer ls_submit_job(ls_controller *c, const ls_caller *caller, const json_t 
     }
     ls_answer answer = submit(c, caller, json_deep_copy(arguments), false, &job);
     if (job) {
-        answer.json = accepted_json(job);
+        answer.json = accepted_json(c, job);
     }
     return answer;
 }

@@ -82,6 +82,17 @@ ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json
 
 /* ---- accounts and usage ---- */
 
+/* Adds what an account has cost this month, and may. */
+static void add_month(const ls_controller *c, const ls_account *account, json_t *item)
+{
+    const bool is_priced = c->settings.price_per_device_h > 0.0;
+    const ls_money_month month = ls_money_of_month(c, account);
+    json_object_set_new(item, "budget",
+                        account->budget_usd > 0.0 ? json_real(account->budget_usd) : json_null());
+    json_object_set_new(item, "month_cost", is_priced ? json_real(month.spent) : json_null());
+    json_object_set_new(item, "month_forecast", is_priced ? json_real(month.forecast) : json_null());
+}
+
 static json_t *limit_json(uint32_t limit)
 {
     return limit == UINT32_MAX ? json_null() : json_integer(limit);
@@ -107,14 +118,15 @@ ls_answer ls_answers_accounts(ls_controller *c, const ls_caller *caller, const j
         }
         /* Only administrators see the members. */
         json_t *users = ls_caller_is_admin(caller) ? ls_accounts_users_json(account) : json_null();
-        json_array_append_new(
-            list,
+        json_t *item =
             json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:i, s:i, s:i, s:I}", "account",
                       account->name, "weight", (int)account->weight, "quota", limit_json(account->quota),
                       "borrow", limit_json(account->borrow), "lend", limit_json(account->lend), "users",
                       users, "open_to", ls_accounts_open_to(c, caller, account), "priority_max",
                       ls_priority_name(account->priority_max), "devices", (int)devices, "running",
-                      (int)running, "waiting", (int)waiting, "jobs", (json_int_t)account->jobs));
+                      (int)running, "waiting", (int)waiting, "jobs", (json_int_t)account->jobs);
+        add_month(c, account, item);
+        json_array_append_new(list, item);
     }
     return (ls_answer){200, json_pack("{s:o}", "accounts", list), 0};
 }
@@ -235,6 +247,7 @@ ls_answer ls_answers_usage(ls_controller *c, const ls_caller *caller, const json
         json_t *item = ls_answers_usage_json(c, usage);
         json_object_set_new(item, "account", json_string(account->name));
         json_object_set_new(item, "jobs", json_integer((json_int_t)account->jobs));
+        add_month(c, account, item);
         json_array_append_new(list, item);
         total.allocated_device_ms += usage.allocated_device_ms;
         total.idle_device_ms += usage.idle_device_ms;

@@ -89,6 +89,10 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
     add_run(c, job);
     job->handed_over = false;
     job->queued_s = c->time_s;
+    if (job->held && job->hold != LS_HOLD_USER) { /* with what it has cost in the end */
+        text = ls_money_hold_text(c, entry, job->hold);
+        cause = LS_CAUSE_BUDGET;
+    }
     ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
     ls_queue_again(c, entry);
     if (c->decides) {
@@ -103,6 +107,48 @@ void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, 
 {
     ls_controller_move(c, entry, state, cause, text);
     ls_controller_order(c, LS_DO_STOP, entry);
+}
+
+void ls_transitions_hold(ls_controller *c, ls_entry *entry, ls_job_hold hold, const char *text)
+{
+    ls_job *job = entry->job;
+    const ls_job_cause cause = hold == LS_HOLD_USER ? LS_CAUSE_USER : LS_CAUSE_BUDGET;
+    job->held = true;
+    job->hold = hold;
+    if (job->state == LS_JOB_QUEUED) {
+        ls_usage_settle_waiting(c, entry);
+        ls_controller_move(c, entry, LS_JOB_HELD, cause, text);
+        if (c->decides) {
+            ls_controller_order(c, LS_DO_CHANGE, entry);
+        } else if (entry->in_policy) {
+            sure(ls_policy_hold(c->policy, now_ms(c), job->id, true));
+        }
+    } else if (job->state == LS_JOB_PREEMPTING || job->state == LS_JOB_RECOVERING) {
+        ls_controller_touch(c, entry);
+    } else {
+        ls_transitions_stop(c, entry, LS_JOB_PREEMPTING, cause, text);
+    }
+}
+
+void ls_transitions_release(ls_controller *c, ls_entry *entry)
+{
+    ls_job *job = entry->job;
+    const ls_job_cause cause = job->hold == LS_HOLD_USER ? LS_CAUSE_USER : LS_CAUSE_NONE;
+    job->held = false;
+    job->hold = LS_HOLD_USER;
+    if (job->state != LS_JOB_HELD) {
+        ls_controller_touch(c, entry);
+        return;
+    }
+    job->queued_s = c->time_s;
+    ls_controller_move(c, entry, LS_JOB_QUEUED, cause, NULL);
+    if (c->decides && job->handed_over) {
+        ls_controller_order(c, LS_DO_CHANGE, entry);
+    } else if (c->decides) {
+        ls_transitions_hand_over(c, entry);
+    } else if (entry->in_policy) {
+        sure(ls_policy_hold(c->policy, now_ms(c), job->id, false));
+    }
 }
 
 /* ---- actions ---- */
@@ -126,6 +172,7 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     job->ranks_now = action->ranks;
     job->epoch++;
     job->started_s = c->time_s; /* it owns its devices from now on */
+    job->price_usd = c->settings.price_per_device_h;
     job->saved_s = 0.0;
     ls_foresight_began(c, entry);
     entry->busy_known_s = c->time_s;
@@ -282,6 +329,7 @@ void ls_transitions_timers(ls_controller *c)
             ls_transitions_stop(c, entry, LS_JOB_STOPPING, LS_CAUSE_LIMIT, limit_text(c, entry->job));
         }
     }
+    ls_money_watch(c);
 }
 
 /* ---- reports ---- */
@@ -429,6 +477,9 @@ static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_rep
         ended_at_limit(c, entry, report);
     } else if (report->exit_code == 0) {
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+    } else if (job->cause == LS_CAUSE_BUDGET && report->exit_code == 75) { /* it can continue after all */
+        job->held = true;
+        wait_again(c, entry, LS_CAUSE_BUDGET, false, NULL);
     } else {
         end_start(c, entry, LS_JOB_FAILED, job->cause,
                   reason_and_end(c, job, "it cannot be restarted (job.restartable)"));
@@ -499,7 +550,9 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
     const ls_engine_report whole = with_error(c, told), *report = &whole;
     ls_job *job = entry->job;
     job->exit_code = report->exit_code;
-    if (job->state == LS_JOB_RECOVERING) {
+    if (ls_money_has_capped(c, entry, report)) {
+        wait_again(c, entry, LS_CAUSE_BUDGET, report->exit_code != 75, NULL);
+    } else if (job->state == LS_JOB_RECOVERING) {
         ended_recovering(c, entry);
     } else if (report->cause == LS_CAUSE_LOST && job->state != LS_JOB_PREEMPTING &&
                job->state != LS_JOB_STOPPING) {

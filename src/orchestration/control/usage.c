@@ -110,6 +110,10 @@ void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
     const uint32_t devices = devices_of(c, job);
     const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
     const double kept_s = job->saved_s > job->started_s ? job->saved_s : job->started_s;
+    ls_account_entry *account = account_of(c, job);
+    if (account) {
+        ls_money_book(c, &account->account, devices, booked_s);
+    }
     book(c, entry,
          (ls_usage){
              .allocated_device_ms = devices * span_ms(booked_s, c->time_s),
@@ -151,14 +155,25 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
 
 /* ---- until now ---- */
 
+bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out)
+{
+    if (!has_devices(c, job)) {
+        return false;
+    }
+    *devices_out = devices_of(c, job);
+    *from_s_out = fmax(job->booked_s, job->started_s);
+    return true;
+}
+
 ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
     ls_usage usage = {job->allocated_device_ms, job->idle_device_ms, job->waiting_device_ms,
                       job->lost_device_ms};
-    if (has_devices(c, job)) {
-        const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
-        usage.allocated_device_ms += devices_of(c, job) * span_ms(booked_s, c->time_s);
+    uint32_t devices = 0;
+    double booked_s = 0.0;
+    if (ls_usage_unbooked(c, job, &devices, &booked_s)) {
+        usage.allocated_device_ms += devices * span_ms(booked_s, c->time_s);
     } else if (job->state == LS_JOB_QUEUED) {
         usage.waiting_device_ms += job->ranks * span_ms(ready_s(c, job), c->time_s);
     }

@@ -124,21 +124,7 @@ static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *
             "job %" PRIu64 " runs and could not continue later (job.restartable is false); cancel it instead",
             job->id);
     }
-    const char *who = ls_arena_printf(&c->arena, "held by %s", caller->user);
-    job->held = true;
-    if (job->state == LS_JOB_QUEUED) {
-        ls_usage_settle_waiting(c, entry);
-        ls_controller_move(c, entry, LS_JOB_HELD, LS_CAUSE_USER, who);
-        if (c->decides) {
-            ls_controller_order(c, LS_DO_CHANGE, entry);
-        } else if (entry->in_policy) {
-            LS_ASSERT(ls_policy_hold(c->policy, ls_controller_ms(c->time_s), job->id, true) == LS_OK);
-        }
-    } else if (job->state == LS_JOB_PREEMPTING || job->state == LS_JOB_RECOVERING) {
-        ls_controller_touch(c, entry);
-    } else {
-        ls_transitions_stop(c, entry, LS_JOB_PREEMPTING, LS_CAUSE_USER, who);
-    }
+    ls_transitions_hold(c, entry, LS_HOLD_USER, ls_arena_printf(&c->arena, "held by %s", caller->user));
     return state_of(job);
 }
 
@@ -155,20 +141,11 @@ static ls_answer verb_release(ls_controller *c, const ls_caller *caller, ls_entr
         return ls_answer_fail(409, "job %" PRIu64 " is not held but %s: there is nothing to release", job->id,
                               ls_job_state_name(job->state));
     }
-    job->held = false;
-    if (job->state == LS_JOB_HELD) {
-        job->queued_s = c->time_s;
-        ls_controller_move(c, entry, LS_JOB_QUEUED, LS_CAUSE_USER, NULL);
-        if (c->decides && job->handed_over) {
-            ls_controller_order(c, LS_DO_CHANGE, entry);
-        } else if (c->decides) {
-            ls_transitions_hand_over(c, entry);
-        } else if (entry->in_policy) {
-            LS_ASSERT(ls_policy_hold(c->policy, ls_controller_ms(c->time_s), job->id, false) == LS_OK);
-        }
-    } else {
-        ls_controller_touch(c, entry);
+    if (job->hold != LS_HOLD_USER) {
+        return ls_answer_fail(409, "job %" PRIu64 " was %s", job->id,
+                              ls_money_hold_text(c, entry, job->hold));
     }
+    ls_transitions_release(c, entry);
     return state_of(job);
 }
 

@@ -117,7 +117,8 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
                        "account can never use so many devices (its quota, or what other accounts lend)");
         break;
     case LS_WHY_HOLD:
-        ls_text_printf(text, "%s, until 'lockstep release'", job->text ? job->text : "it is held");
+        ls_text_printf(text, "%s%s", job->text ? job->text : "it is held",
+                       job->hold == LS_HOLD_USER ? ", until 'lockstep release'" : "");
         break;
     case LS_WHY_DEPENDENCY:
         append_dependency(c, job, text);
@@ -250,13 +251,17 @@ static void append_change(ls_text *text, ls_change_kind kind, uint64_t value)
     }
 }
 
-static json_t *changes_json(const ls_why *why, uint64_t now_ms)
+/* is_released: 'lockstep release' lets it continue. */
+static json_t *changes_json(const ls_why *why, uint64_t now_ms, bool is_released)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < why->change_count; i++) {
         const uint64_t starts_ms = why->changes[i].starts_ms;
         const double in_s = starts_ms > now_ms ? 1e-3 * (double)(starts_ms - now_ms) : 0.0;
         ls_text text = {0};
+        if (why->changes[i].kind == LS_CHANGE_HELD && !is_released) {
+            continue;
+        }
         if (in_s > 0.0) {
             ls_text_printf(&text, "would start in %s ", ls_duration_of(in_s).text);
         } else {
@@ -342,15 +347,16 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     for (uint32_t i = 0; i < why.blocker_count; i++) {
         is_latest = is_latest || why.blockers[i].kept == LS_KEPT_YOUNG;
     }
-    json_t *answer = json_pack(
-        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:b, s:o, s:s, s:s}", "job",
-        (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage",
-        waits_for_resume(c, &why) ? "paused" : ls_why_stage_name(why.stage), "needed", (int)why.needed,
-        "available", (int)why.available, "level", ls_level_name(why.level), "by_level", levels_json(&why),
-        "rank", (int)why.rank, "pending", (int)why.pending, "factors", factors, "blockers",
-        blockers_json(c, caller, &why), "eta_s", eta, "eta_is_reserved", (int)why.eta_is_reserved,
-        "eta_is_latest", (int)is_latest, "counterfactuals", changes_json(&why, now_ms), "text",
-        ls_text_string(&text), "from", "policy");
+    json_t *answer =
+        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:b, s:o, s:s, s:s}",
+                  "job", (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage",
+                  waits_for_resume(c, &why) ? "paused" : ls_why_stage_name(why.stage), "needed",
+                  (int)why.needed, "available", (int)why.available, "level", ls_level_name(why.level),
+                  "by_level", levels_json(&why), "rank", (int)why.rank, "pending", (int)why.pending,
+                  "factors", factors, "blockers", blockers_json(c, caller, &why), "eta_s", eta,
+                  "eta_is_reserved", (int)why.eta_is_reserved, "eta_is_latest", (int)is_latest,
+                  "counterfactuals", changes_json(&why, now_ms, job->hold == LS_HOLD_USER), "text",
+                  ls_text_string(&text), "from", "policy");
     ls_text_release(&text);
     return (ls_answer){200, answer, 0};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/daemon/forecast.h"
 
+#include "planning/accuracy/accuracy.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,9 @@ static void take(const ls_forecast *forecast, const ls_calibration *calibration,
         plan->curve_count = i + 1;
     }
     plan->run_s = ls_forecast_run_s(forecast, job->ranks);
+    const ls_band band = ls_accuracy_band_here(calibration, 1.0);
+    plan->low = band.low_s;
+    plan->high = band.high_s;
     snprintf(plan->source, sizeof plan->source, "calibration of %.40s", calibration->date);
 }
 

@@ -42,12 +42,12 @@ static const ls_option options[] = {
     {.key = "idle.after", .type = LS_OPTION_DURATION, FIELD(idle_s), .default_text = "10m", .min = 0, .max = 1e9, .help = "devices that a job has held without using them for this long are reported as idle; 0: never"},
     {.key = "idle.below", .type = LS_OPTION_F64, FIELD(idle_fraction), .default_text = "0.05", .min = 0, .max = 1, .help = "a device that is busy for less than this fraction of the time counts as idle"},
     {.key = "idle.look", .type = LS_OPTION_DURATION, FIELD(look_s), .default_text = "10s", .min = 0.05, .max = 3600, .help = "time between two measurements of how much jobs use their devices"},
-    {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "price of one device for one hour; 0: unknown, costs are not shown"},
-    {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "currency of money.price"},
+    {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "price of one device (a GPU, or a slot of a machine without GPUs) for one hour; 0: unknown, costs are not shown, and jobs with job.max_cost are refused"},
+    {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "currency of money.price; job.max_cost and budgets are kept in USD only"},
     {.key = "access.loopback", .type = LS_OPTION_CHOICE, FIELD(loopback), .default_text = "auto", .choices = loopbacks, .help = "which processes of this machine may use the daemon over 127.0.0.1 without an access token, each as the user it runs as; auto: all, except that a daemon of root asks processes of root for a token; open: all; token: none. A daemon of an ordinary user never serves other users"},
     {.key = "access.names", .type = LS_OPTION_BOOL, FIELD(show_names), .default_text = "false", .help = "show the name and user of every job to every user; logs, run files and metrics stay private"},
     {.key = "accounts.strict", .type = LS_OPTION_CHOICE, FIELD(strict_accounts), .default_text = "auto", .choices = stricts, .help = "which accounts are created when a job first uses them; false: any; own: only the account with the name of the user who submits the job, or any if that user is an administrator; true: none; auto: own on a daemon of root, otherwise false. Each new account gets a share of the devices of its own"},
-    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and their limits, for example [\"research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high\"]: weight is the account's share in relation to other accounts; quota is the number of devices that are its own; borrow is how many unused devices of other accounts it may use in addition; lend is how many of its own unused devices other accounts may use; users lists who may use the account (default: everyone); priority_max is the highest priority of its jobs (default: normal)"},
+    {.key = "accounts.list", .type = LS_OPTION_STRINGS, FIELD(accounts), .default_text = "[]", .value_name = "NAME:...", .help = "accounts and their limits, for example [\"research:weight=2,quota=8,borrow=4,lend=8,users=ann+bob,priority_max=high\"]: weight is the account's share in relation to other accounts; quota is the number of devices that are its own; borrow is how many unused devices of other accounts it may use in addition; lend is how many of its own unused devices other accounts may use; users lists who may use the account (default: everyone); priority_max is the highest priority of its jobs (default: normal); budget is what its jobs may cost in a calendar month, in USD: at 80 % the account\'s state is told, at 100 % its jobs are stopped and held (default: no limit)"},
 };
 /* clang-format on */
 
@@ -153,6 +153,11 @@ static bool take_limit(ls_account *account, const char *item, size_t bytes)
     if (strncmp(text, "priority_max=", 13) == 0) {
         return ls_account_set_priority(account, text + 13) == LS_OK;
     }
+    if (strncmp(text, "budget=", 7) == 0) {
+        account->budget_usd = strtod(text + 7, &end);
+        return text[7] >= '0' && text[7] <= '9' && *end == '\0' && account->budget_usd >= LS_BUDGET_USD_MIN &&
+               account->budget_usd <= LS_BUDGET_USD_MAX;
+    }
     if (!equals || equals == text || (size_t)(equals - text) >= sizeof key || equals[1] < '0' ||
         equals[1] > '9') {
         return false;
@@ -193,8 +198,9 @@ ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
         return ls_fail(
             LS_ERR_INVALID,
             "accounts.list has an invalid entry '%.80s': write the account's name alone, or with settings as "
-            "in NAME:weight=N,quota=N,borrow=N,lend=N,users=ann+bob,priority_max=high, where N is a whole "
-            "number",
+            "in NAME:weight=N,quota=N,borrow=N,lend=N,users=ann+bob,priority_max=high,budget=USD, where N is "
+            "a "
+            "whole number and USD an amount of 0.01 or more without a currency: budgets are in USD",
             text);
     }
     *account_out = account;

@@ -28,6 +28,7 @@ static const char *const cause_names[LS_CAUSES] = {
     [LS_CAUSE_PREEMPTED] = "preempted",
     [LS_CAUSE_IMPOSSIBLE] = "impossible",
     [LS_CAUSE_DISK] = "disk",
+    [LS_CAUSE_BUDGET] = "budget",
 };
 
 static const char *const priority_names[] = {"low", "normal", "high"};
@@ -239,6 +240,7 @@ void ls_job_drop_request(ls_job *job)
         .spot = spec->spot,
         .restartable = spec->restartable,
         .time_limit_s = spec->time_limit_s,
+        .max_cost_usd = spec->max_cost_usd,
         .group = ls_arena_strdup(&kept, spec->group),
         .key = ls_arena_strdup(&kept, spec->key),
     };
@@ -269,6 +271,11 @@ uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices
 {
     const uint32_t share = devices > 0 ? cores / devices : cores;
     return job->spec.threads > 0 ? job->spec.threads : share > 0 ? share : 1;
+}
+
+double ls_job_spent_usd(const ls_job *job)
+{
+    return (double)job->allocated_device_ms / 3600000.0 * job->price_usd;
 }
 
 bool ls_job_has_devices(const ls_job *job)

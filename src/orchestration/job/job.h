@@ -73,12 +73,21 @@ typedef enum ls_job_cause {
     LS_CAUSE_PREEMPTED,  /* its devices were needed */
     LS_CAUSE_IMPOSSIBLE, /* it can never start on the nodes there are now */
     LS_CAUSE_DISK,       /* it could not be saved, and was never reported as accepted */
+    LS_CAUSE_BUDGET,     /* its cap, or the budget of its account, was reached */
     LS_CAUSES
 } ls_job_cause;
 
 /* "program", ... */
 const char *ls_job_cause_name(ls_job_cause cause);
 ls_job_cause ls_job_cause_named(const char *name); /* LS_CAUSE_NONE for others */
+
+/* Who holds a job, and so what lets it continue. */
+typedef enum ls_job_hold {
+    LS_HOLD_USER,   /* a user, until it is released */
+    LS_HOLD_CAP,    /* job.max_cost, until it is raised */
+    LS_HOLD_BUDGET, /* the budget of its account, until it is raised or the next month begins */
+    LS_HOLDS
+} ls_job_hold;
 
 /* "low", "normal", "high". */
 const char *ls_priority_name(ls_priority priority);
@@ -123,6 +132,7 @@ typedef struct ls_job_spec {
     uint32_t restarts_max;
     /* 0: none. begin_s and deadline_s count from the submission */
     double time_limit_s, begin_s, deadline_s;
+    double max_cost_usd; /* of all its starts together; 0: no cap */
     double grace_s;
     uint64_t log_bytes_max;
     uint32_t umask;  /* file mode creation mask of the submitter */
@@ -164,7 +174,8 @@ enum { LS_JOB_CURVE_MAX = 64 };
 /* What was predicted about a training run before it started, from its run file and the measurements
  * of this machine. Never changes. */
 typedef struct ls_job_plan {
-    double run_s; /* of the whole run at `ranks`; 0: not known */
+    double run_s;     /* of the whole run at `ranks`; 0: not known */
+    double low, high; /* a tenth of such runs take less or more than these multiples of run_s */
     /* [i]: speed at spec.min_ranks + i ranks, in thousandths of the first; count 0: not known */
     uint32_t curve_count, curve[LS_JOB_CURVE_MAX];
     char source[64]; /* what it is based on: "calibration of DATE" */
@@ -199,6 +210,7 @@ typedef struct ls_job {
     ls_job_cause cause; /* why it last left RUNNING, or ended */
     uint32_t epoch;     /* number of starts so far */
     bool held;          /* goes to HELD instead of QUEUED when it has given its devices back */
+    ls_job_hold hold;   /* while `held` */
     bool cancelled;     /* a user asked for its end */
     bool handed_over;   /* an engine that decides has it in this epoch */
     ls_priority priority;
@@ -221,6 +233,8 @@ typedef struct ls_job {
     double left_s, left_at_s;
     ls_job_plan plan;
     ls_job_foresight foresight;
+    /* of a device in this epoch, for an hour; not in the record; 0: not known */
+    double price_usd;
     /* up to booked_s (orchestration/control/usage.c) */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
     char *text;       /* from malloc: the last word about it, for people; NULL: none */
@@ -255,6 +269,9 @@ uint32_t ls_job_ranks_max(const ls_job *job);
 /* The threads of a rank on a machine with `cores` cores for `devices` devices: train.threads,
  * otherwise an equal part, at least 1. */
 uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices);
+
+/* What it has cost up to booked_s, at the price of this epoch. */
+double ls_job_spent_usd(const ls_job *job);
 
 /* Whether it has devices: STARTING to STOPPING, except RECOVERING. */
 bool ls_job_has_devices(const ls_job *job);

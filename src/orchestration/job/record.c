@@ -61,6 +61,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"lost", job->lost_device_ms},
         {"step", job->step},
         {"steps", job->steps},
+        {"hold", job->hold},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].value > 0.0) {
@@ -83,9 +84,9 @@ static void add_plan(json_t *record, const ls_job_plan *plan)
     for (uint32_t i = 0; i < plan->curve_count; i++) {
         json_array_append_new(curve, json_integer(plan->curve[i]));
     }
-    json_object_set_new(
-        record, "plan",
-        json_pack("{s:f, s:o, s:s}", "run_s", plan->run_s, "curve", curve, "source", plan->source));
+    json_object_set_new(record, "plan",
+                        json_pack("{s:f, s:f, s:f, s:o, s:s}", "run_s", plan->run_s, "low", plan->low, "high",
+                                  plan->high, "curve", curve, "source", plan->source));
 }
 
 json_t *ls_job_record_json(const ls_job *job)
@@ -179,6 +180,8 @@ static void read_plan(reader *r, ls_job_plan *plan)
         return;
     }
     plan->run_s = fmax(0.0, json_number_value(json_object_get(object, "run_s")));
+    plan->low = fmax(0.0, json_number_value(json_object_get(object, "low")));
+    plan->high = fmax(0.0, json_number_value(json_object_get(object, "high")));
     for (size_t i = 0; i < json_array_size(curve) && i < LS_JOB_CURVE_MAX; i++) {
         const json_int_t value = json_integer_value(json_array_get(curve, i));
         plan->curve[i] = value > 0 && value < 1 << 30 ? (uint32_t)value : 1;
@@ -213,6 +216,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->cause = ls_job_cause_named(read_text(&r, "cause", "none"));
     job->epoch = (uint32_t)read_u64(&r, "epoch", UINT32_MAX / 2);
     job->held = read_bool(&r, "held");
+    job->hold = (ls_job_hold)read_u64(&r, "hold", LS_HOLDS - 1);
     job->cancelled = read_bool(&r, "cancelled");
     job->handed_over = read_bool(&r, "handed_over");
     job->priority = read_priority(&r);

@@ -96,6 +96,7 @@ void ls_goodput_add(ls_goodput *goodput, const ls_goodput *more)
     for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
         goodput->seconds[i] += more->seconds[i];
     }
+    goodput->cost_usd += more->cost_usd;
 }
 
 const char *ls_time_class_name(ls_time_class time_class)

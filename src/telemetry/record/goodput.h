@@ -39,7 +39,8 @@ typedef enum ls_time_class {
 typedef struct ls_goodput {
     double seconds[LS_TIME_CLASS_COUNT];
     ls_time_class current;
-    double since_s; /* monotonic, when the current class began */
+    double since_s;  /* monotonic, when the current class began */
+    double cost_usd; /* of its devices in that time; 0: no price is known */
 } ls_goodput;
 
 /* Starts in class LS_TIME_STARTUP at `start_s` (monotonic; the start of the process when known). */
@@ -51,7 +52,7 @@ void ls_goodput_enter_at(ls_goodput *goodput, ls_time_class next, double now_s);
 void ls_goodput_update_at(ls_goodput *goodput, double now_s);
 /* Moves `seconds` from class `from` to class `to`, at most what `from` has; returns how many. */
 double ls_goodput_move(ls_goodput *goodput, ls_time_class from, ls_time_class to, double seconds);
-/* Adds the seconds of `more`; the current class stays. */
+/* Adds the seconds and the cost of `more`; the current class stays. */
 void ls_goodput_add(ls_goodput *goodput, const ls_goodput *more);
 /* Counts the current class up to now. */
 void ls_goodput_update(ls_goodput *goodput);

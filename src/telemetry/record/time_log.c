@@ -108,6 +108,9 @@ static void compose(ls_time_log *log)
     if (unfinished_s(log) > 0.0) {
         ls_text_printf(line, ", \"unfinished_s\": %.6f", unfinished_s(log));
     }
+    if (log->goodput->cost_usd > 0.0) {
+        ls_text_printf(line, ", \"cost_usd\": %.9g", log->goodput->cost_usd);
+    }
     for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
         if (log->goodput->seconds[i] > 0.0) {
             ls_text_printf(line, ", \"%s\": %.6f", ls_time_class_name((ls_time_class)i),

@@ -5,6 +5,7 @@
 #include "orchestration/engines/job_files.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +88,23 @@ static double limit_left_s(const ls_job *job)
     return job->spec.time_limit_s <= 0.0 ? 0.0 : left_s > 1.0 ? left_s : 1.0;
 }
 
+/* How long its devices may run until it has cost job.max_cost; 0: no cap. An elastic run, whose
+ * number of devices changes, keeps its cap itself. */
+static double cap_left_s(const ls_job *job)
+{
+    const double usd_ps = job->price_usd / 3600.0 * job->ranks_now;
+    const double left_usd = job->spec.max_cost_usd - ls_job_spent_usd(job);
+    const bool is_elastic = job->spec.min_ranks < job->spec.max_ranks;
+    return job->spec.max_cost_usd <= 0.0 || usd_ps <= 0.0 || is_elastic ? 0.0 : fmax(0.01, left_usd / usd_ps);
+}
+
+/* What the runner enforces, also while no daemon runs: the earlier of both limits. */
+static double runner_limit_s(const ls_job *job)
+{
+    const double time_s = limit_left_s(job), cap_s = cap_left_s(job);
+    return time_s > 0.0 && cap_s > 0.0 ? fmin(time_s, cap_s) : fmax(time_s, cap_s);
+}
+
 ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_local_machine *machine,
                                 const ls_job *job)
 {
@@ -97,14 +115,15 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
-        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o}", "job",
+        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f}", "job",
         (json_int_t)job->id, "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
         "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
-        machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", limit_left_s(job), "variables",
+        machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", runner_limit_s(job), "variables",
         strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
         (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max, "image", job->spec.image,
-        "image_options", strings(&job->spec.image_options));
+        "image_options", strings(&job->spec.image_options), "price", job->price_usd, "spent",
+        ls_job_spent_usd(job));
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID,
                        "the command, an environment variable or a path of job %" PRIu64 " is not valid UTF-8",

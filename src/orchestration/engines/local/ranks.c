@@ -150,6 +150,11 @@ static void put_number(environment *e, const char *name, uint64_t value)
     put(e, ls_arena_printf(e->arena, "%s=%" PRIu64, name, value));
 }
 
+static void put_amount(environment *e, const char *name, const json_t *amount)
+{
+    put(e, ls_arena_printf(e->arena, "%s=%.9g", name, json_number_value(amount)));
+}
+
 static void put_user(environment *e)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -178,6 +183,10 @@ static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
     put_number(&e, "LOCKSTEP_EPOCH", job->epoch);
     put(&e, ls_arena_printf(&job->arena, "LOCKSTEP_JOB_DIR=%s", job->folder));
     put(&e, ls_arena_printf(&job->arena, "PWD=%s", job->directory));
+    if (json_number_value(json_object_get(job->ticket, "price")) > 0.0) {
+        put_amount(&e, "LOCKSTEP_PRICE", json_object_get(job->ticket, "price"));
+        put_amount(&e, "LOCKSTEP_SPENT", json_object_get(job->ticket, "spent"));
+    }
     if (job->has_gpus) {
         const char *devices = read_devices(&job->arena, json_object_get(job->ticket, "devices"));
         put(&e, "CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* the order in which devices are numbered */
