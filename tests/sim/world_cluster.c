@@ -182,7 +182,7 @@ static void open_cluster(world *w, const ls_log_state *left)
         .lost = far_lost,
         .abort = on_abort,
         .lease_ns = SIM_S,
-        .settings = {.leaves = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
+        .settings = {.parts_max = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
         .event = on_event,
         .wait_ns = w->comebacks == NEVER ? 20 * SIM_S : 0,
         .log_folder = w->comebacks == NEVER ? "." : NULL,

@@ -155,8 +155,8 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
 {
     uint32_t rank;
     LS_TRY(judge_ranks(p, &rank));
-    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->whole.sum.input_count);
-    const ls_leaf_sum total = node_sum_losses(&p->whole, sums);
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, ls_last_stage(p)->local_count);
+    const ls_leaf_sum total = node_sum_losses(&ls_last_stage(p)->whole, sums);
     *agreement_out = (ls_agreement){.loss_sum = total.loss_sum,
                                     .tokens = total.tokens,
                                     .square_sum = add_blocks(p->block_sums, p->block_count, 0.0)};
@@ -173,7 +173,7 @@ static ls_status hear_hosts(ls_data_parallel *p, const void *in, void *out, uint
 }
 
 /* The norm blocks of bucket `bucket` that ranks of the host own: one contiguous range. */
-static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_host *host, uint32_t bucket)
+static ls_slice blocks_of_host(const ls_data_parallel *p, const ls_mesh_host *host, uint32_t bucket)
 {
     const ls_slice first = ls_slice_of(p->layout, bucket, p->parts, host->first_rank);
     const ls_slice last = ls_slice_of(p->layout, bucket, p->parts, host->first_rank + host->rank_count - 1);
@@ -198,7 +198,6 @@ static void add_note(ls_rank_note *note, const ls_rank_note *more)
 /* Combines the claims of this host's parts into one. */
 static void claim_for_host(ls_data_parallel *p, ls_exchange_claim *claim)
 {
-    const ls_host *host = &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)];
     uint32_t rank;
     *claim = *ls_claim_of(p, 0);
     claim->note = (ls_rank_note){0};
@@ -213,10 +212,11 @@ static void claim_for_host(ls_data_parallel *p, ls_exchange_claim *claim)
         claim->report.fault = p->fault;
         return;
     }
-    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, p->local_count);
-    claim->sum_count = host->node_count;
-    for (uint32_t k = 0; k < host->node_count; k++) {
-        claim->sums[k] = node_sum_losses(&p->node_sums[k], sums + p->node_first[k]);
+    const ls_stage_sums *last = ls_last_stage(p);
+    const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, last->local_count);
+    claim->sum_count = last->node_count;
+    for (uint32_t k = 0; k < last->node_count; k++) {
+        claim->sums[k] = node_sum_losses(&last->node_sums[k], sums + last->node_first[k]);
     }
 }
 
@@ -231,7 +231,7 @@ static void claim_for_host(ls_data_parallel *p, ls_exchange_claim *claim)
  */
 static ls_status add_blocks_of_hosts(ls_data_parallel *p, double *sum_out)
 {
-    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const ls_mesh_host *hosts = ls_hosts_table(p->hosts);
     const uint32_t host_count = ls_hosts_count(p->hosts);
     double *own = p->host_blocks + host_count * p->host_block_max;
     uint64_t n = 0;
@@ -344,7 +344,7 @@ static void make_claims(ls_data_parallel *p)
         const ls_own_part *own = &p->own[i];
         ls_exchange_claim *claim = own->is_ahead ? NULL : ls_claim_of(p, own->local);
         if (claim && ls_data_parallel_computes(p, i)) {
-            claim->sum_count = atomic_load(&own->slot->stack.depth);
+            claim->sum_count = own->part.has_losses ? atomic_load(&own->slot->stack.depth) : 0;
             memcpy(claim->sums, own->slot->stack.nodes, claim->sum_count * sizeof *claim->sums);
         }
     }
@@ -486,7 +486,7 @@ ls_rank_place ls_data_parallel_place(const ls_data_parallel *p, uint32_t part)
     if (!p->hosts) {
         return (ls_rank_place){.hosts = 1, .local = part, .local_ranks = p->parts};
     }
-    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const ls_mesh_host *hosts = ls_hosts_table(p->hosts);
     const uint32_t count = ls_hosts_count(p->hosts);
     uint32_t host = 0;
     while (host + 1 < count && hosts[host + 1].first_rank <= part) {
@@ -551,7 +551,7 @@ ls_status ls_data_parallel_tell(ls_data_parallel *p, uint32_t from, void *data, 
 
 static ls_status init_hosts(ls_data_parallel *p)
 {
-    const ls_host *hosts = ls_hosts_table(p->hosts);
+    const ls_mesh_host *hosts = ls_hosts_table(p->hosts);
     const uint32_t count = ls_hosts_count(p->hosts);
     ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
     if (!nodes) {
@@ -559,8 +559,9 @@ static ls_status init_hosts(ls_data_parallel *p)
     }
     uint32_t node_count = 0;
     for (uint32_t h = 0; h < count; h++) {
-        memcpy(nodes + node_count, hosts[h].nodes, hosts[h].node_count * sizeof *nodes);
-        node_count += hosts[h].node_count;
+        const ls_host_leaves *of = ls_hosts_leaves(p->hosts, h, p->stage_count - 1);
+        memcpy(nodes + node_count, of->nodes, of->node_count * sizeof *nodes);
+        node_count += of->node_count;
         uint64_t blocks = 0;
         for (uint32_t b = 0; b < p->bucket_count; b++) {
             blocks += (uint64_t)blocks_of_host(p, &hosts[h], b).block_count;

@@ -49,11 +49,17 @@ static bool is_given_up(const ls_data_parallel *p)
     return atomic_load(&p->view.exchange->given_up) == p->view.round + 1;
 }
 
-static const float *const *local_inputs_at(const ls_data_parallel *p, uint32_t first, uint32_t count,
-                                           int64_t offset)
+static const ls_stage_sums *stage_at(const ls_data_parallel *p, uint32_t at)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        p->inputs[i] = p->local_inputs[first + i] + offset;
+    return &p->stages[p->order[at].stage];
+}
+
+/* The local inputs of canonical node `node` of this host. */
+static const float *const *local_inputs_at(const ls_data_parallel *p, const ls_stage_sums *stage,
+                                           uint32_t node, int64_t offset)
+{
+    for (uint32_t i = 0; i < stage->node_sums[node].sum.input_count; i++) {
+        p->inputs[i] = stage->local_inputs[stage->node_first[node] + i] + offset;
     }
     return p->inputs;
 }
@@ -64,13 +70,13 @@ static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t a
 {
     const ls_lane *lanes;
     const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
+    const ls_stage_sums *stage = stage_at(p, at);
     for (uint32_t l = 0; l < lane_count; l++) {
         const ls_slice slice = ls_slice_of(p->layout, p->order[at].bucket, p->parts, lanes[l].owner);
-        for (uint32_t k = 0; k < lanes[l].copies && slice.count > 0; k++) {
-            const ls_tree_sum *sum = &p->node_sums[k].sum;
-            LS_TRY(ls_tree_sum_run(queue, sum,
-                                   local_inputs_at(p, p->node_first[k], sum->input_count, slice.offset),
-                                   slice.count, ls_hosts_sent(p->hosts, l, at, k), NULL));
+        for (uint32_t k = 0; k < stage->node_count && slice.count > 0; k++) {
+            LS_TRY(ls_tree_sum_run(queue, &stage->node_sums[k].sum,
+                                   local_inputs_at(p, stage, k, slice.offset), slice.count,
+                                   ls_hosts_sent(p->hosts, l, at, k), NULL));
         }
     }
     return LS_OK;
@@ -86,19 +92,20 @@ static const float *const *whole_inputs_at(const ls_data_parallel *p, uint32_t a
     const uint32_t self = p->hosts ? ls_hosts_self(p->hosts) : 0;
     uint32_t n = 0, l = 0;
     for (; l < lane_count && lanes[l].host < self; l++) {
-        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+        for (uint32_t k = 0; k < ls_hosts_received_nodes(p->hosts, l, at); k++) {
             p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
         }
     }
-    for (uint32_t i = 0; i < p->local_count; i++) {
-        p->inputs[n++] = p->local_inputs[i] + offset;
+    const ls_stage_sums *stage = stage_at(p, at);
+    for (uint32_t i = 0; i < stage->local_count; i++) {
+        p->inputs[n++] = stage->local_inputs[i] + offset;
     }
     for (; l < lane_count; l++) {
-        for (uint32_t k = 0; k < lanes[l].copies; k++) {
+        for (uint32_t k = 0; k < ls_hosts_received_nodes(p->hosts, l, at); k++) {
             p->inputs[n++] = ls_hosts_received(p->hosts, l, at, k);
         }
     }
-    LS_DCHECK(n == p->whole.sum.input_count);
+    LS_DCHECK(n == stage->whole.sum.input_count);
     return p->inputs;
 }
 
@@ -115,8 +122,8 @@ static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at,
 /* Fault injection: adds up half of the slice and dies. */
 static ls_status sum_half_and_die(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
 {
-    LS_TRY(ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count / 2,
-                           p->target + slice->offset, p->block_sums + slice->first_block));
+    LS_TRY(ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, whole_inputs_at(p, at, slice->offset),
+                           slice->count / 2, p->target + slice->offset, p->block_sums + slice->first_block));
     p->fault_injection->met--;
     ls_fault_injection_at(p->fault_injection, LS_PHASE_SUM, p->view.step);
     return LS_OK;
@@ -131,8 +138,8 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
         if (ls_fault_injection_is_due(p->fault_injection, LS_PHASE_SUM, p->view.step)) {
             LS_TRY(sum_half_and_die(p, queue, at, slice));
         }
-        status = ls_tree_sum_run(queue, &p->whole.sum, whole_inputs_at(p, at, slice->offset), slice->count,
-                                 p->target + slice->offset, p->block_sums + slice->first_block);
+        status = ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, whole_inputs_at(p, at, slice->offset),
+                                 slice->count, p->target + slice->offset, p->block_sums + slice->first_block);
     }
     if (status == LS_OK && p->parts > 1) {
         /* others read the sums; a process alone waits before it agrees */

@@ -44,7 +44,8 @@ struct ls_crew_room {
     ls_crew_room_options options;
     ls_crew crew;
     ls_mesh_place place;
-    uint32_t size, self; /* members of the crew */
+    uint32_t size, self;  /* members of the crew */
+    uint32_t first, past; /* those on this host */
     room_head *head;
     room_member *members;
     room_channel *channels; /* LS_CREW_WAYS per member, by sender */
@@ -131,8 +132,8 @@ typedef struct room_wait {
 
 static uint32_t first_outside(const ls_crew_room *room)
 {
-    uint32_t of = 0;
-    while (of < room->size && atomic_load(&room->members[of].attempt) >= room->attempt) {
+    uint32_t of = room->first;
+    while (of < room->past && atomic_load(&room->members[of].attempt) >= room->attempt) {
         of++;
     }
     return of;
@@ -141,7 +142,7 @@ static uint32_t first_outside(const ls_crew_room *room)
 static bool is_met(void *context)
 {
     const room_wait *w = context;
-    return w->word ? ls_word_reached(w->word, w->value) : first_outside(w->room) == w->room->size;
+    return w->word ? ls_word_reached(w->word, w->value) : first_outside(w->room) == w->room->past;
 }
 
 /* Waits on, for a member that is long in coming. */
@@ -179,7 +180,7 @@ static ls_status await(room_wait w)
     ls_wait_result result = ls_wait_for(word, is_met, &w, &wait);
     if (result == LS_WAIT_TIMEOUT) {
         const uint32_t of = first_outside(room);
-        w.of = w.word || of == room->size ? w.of : of;
+        w.of = w.word || of == room->past ? w.of : of;
         result = wait_late(&w, word, begin_ns);
     }
     room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
@@ -242,7 +243,7 @@ ls_status ls_crew_room_await(ls_crew_room *room)
 ls_status ls_crew_room_meet(ls_crew_room *room)
 {
     ls_word_post(&room->members[room->self].met, ++room->met);
-    for (uint32_t of = 0; of < room->size; of++) {
+    for (uint32_t of = room->first; of < room->past; of++) {
         LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf"}));
     }
     return LS_OK;
@@ -546,6 +547,9 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
     room->place = ls_mesh_place_of(options->mesh, options->rank);
     room->size = ls_mesh_crew(options->mesh);
     room->self = options->rank - ls_mesh_leader(options->mesh, options->rank);
+    const uint32_t begin = options->rank - room->self;
+    room->first = options->host.first_rank > begin ? options->host.first_rank - begin : 0;
+    room->past = (uint32_t)min_of(room->size, options->host.first_rank + options->host.rank_count - begin);
     const uint32_t tensor = options->mesh.tensor > 0 ? options->mesh.tensor : 1;
     const uint32_t contexts = options->mesh.context > 0 ? options->mesh.context : 1;
     const uint32_t stage = room->place.pipeline * tensor * contexts;

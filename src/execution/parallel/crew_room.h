@@ -55,10 +55,11 @@ uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes);
 
 typedef struct ls_crew_room_options {
     ls_mesh mesh;
-    uint32_t rank;  /* of the mesh */
-    uint32_t crew;  /* number of this crew among those of `memory` */
-    uint64_t epoch; /* of the cut, for the flight recorder */
-    void *memory;   /* ls_crew_room_bytes, 64-byte aligned, zeroed before the first member */
+    uint32_t rank;     /* of the mesh */
+    ls_mesh_host host; /* the ranks that share `memory`, whole stages */
+    uint32_t crew;     /* number of this crew among those of `memory` */
+    uint64_t epoch;    /* of the cut, for the flight recorder */
+    void *memory;      /* ls_crew_room_bytes, 64-byte aligned, zeroed before the first member */
     uint64_t value_bytes;
     uint32_t spins;   /* of each wait before it sleeps */
     double timeout_s; /* of each wait */

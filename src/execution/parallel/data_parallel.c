@@ -31,7 +31,8 @@ static uint64_t value_bytes(const ls_plan *plan)
 
 uint64_t ls_data_parallel_room_bytes(const ls_plan *plan, ls_mesh mesh, uint32_t local_parts)
 {
-    return ls_crew_room_bytes(mesh, local_parts / ls_mesh_crew(mesh), value_bytes(plan));
+    const uint32_t crew = ls_mesh_crew(mesh); /* a host may have only some members of a crew */
+    return ls_crew_room_bytes(mesh, (local_parts + 2 * crew - 2) / crew, value_bytes(plan));
 }
 
 uint32_t ls_data_parallel_rank(const ls_data_parallel *p)
@@ -57,7 +58,7 @@ double ls_data_parallel_wait_s(const ls_data_parallel *p)
 
 bool ls_data_parallel_fetches(const ls_data_parallel *p)
 {
-    return p->fetch != NULL;
+    return p->fetch && !ls_fetch_is_whole(p->mesh);
 }
 
 ls_status ls_data_parallel_before_step(ls_data_parallel *p, uint32_t plan_step)
@@ -68,6 +69,11 @@ ls_status ls_data_parallel_before_step(ls_data_parallel *p, uint32_t plan_step)
 ls_status ls_data_parallel_hold(ls_data_parallel *p)
 {
     return p->fetch ? ls_fetch_hold(p->fetch) : LS_OK;
+}
+
+bool ls_data_parallel_holds(const ls_data_parallel *p)
+{
+    return p->fetch && ls_fetch_is_whole(p->mesh);
 }
 
 /* Operations are numbered by step, not counted, so that a process that joins later uses the same
@@ -114,27 +120,46 @@ ls_status ls_node_sum_init(ls_node_sum *sum, uint32_t leaves, uint32_t first, co
 
 /* ---- life ---- */
 
-/* Lists the local nodes that are handed over, in the order of leaves, and the buffers that hold
- * them. Node i of a part is in its gradient buffer i (ls_tree_handover); a crew hands over the
- * nodes of its leader. */
-static void make_inputs(ls_data_parallel *p, const ls_data_parallel_options *options)
+/* Lists the local nodes of a stage that are handed over, in the order of leaves, and the buffers
+ * that hold them. Node i of a part is in its gradient buffer i (ls_tree_handover); the members of a
+ * crew on this host hand over the nodes of their leader here. */
+static void make_inputs(const ls_data_parallel *p, const ls_data_parallel_options *options,
+                        ls_stage_sums *stage)
 {
-    for (uint32_t local = 0; local < options->local_parts; local++) {
-        const uint32_t part = options->first_part + local, crew = ls_mesh_crew(p->mesh);
-        const uint32_t leader = ls_mesh_leader(p->mesh, local);
-        const ls_leaf_range leaves = ls_mesh_leaves(p->mesh, options->leaves, options->parts, part);
+    const uint32_t in_stage = ls_mesh_stage_ranks(p->mesh), crew = ls_mesh_crew(p->mesh);
+    for (uint32_t local = 0; local < options->local_parts; local += in_stage) {
+        const uint32_t part = options->first_part + local;
+        if (p->stage_count > 1 && part % crew / in_stage != (uint32_t)(stage - p->stages)) {
+            continue; /* a crew has one stage there */
+        }
+        if (p->stage_count == 1 && ls_mesh_local_leader(p->mesh, options->first_part, local) != local) {
+            continue; /* all of its stages are here */
+        }
+        const uint32_t leader = ls_mesh_local_leader(p->mesh, options->first_part, local);
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
-        const uint32_t count = ls_tree_handover(options->leaves, leaves, nodes);
-        const uint32_t buffers =
-            ls_data_parallel_buffers(options->leaves, options->parts / crew, part / crew) + p->more_pieces;
-        LS_ASSERT(count <= buffers && buffers <= LS_GRADIENT_BUFFERS_MAX && buffers <= LS_TREE_NODES_MAX);
+        const uint32_t count = ls_tree_handover(
+            options->leaves, ls_mesh_leaves(p->mesh, options->leaves, options->parts, part), nodes);
+        for (uint32_t i = 0; i < count; i++) {
+            stage->local_nodes[stage->local_count] = nodes[i];
+            stage->local_inputs[stage->local_count++] =
+                p->buffers[(size_t)leader * LS_GRADIENT_BUFFERS_MAX + i];
+        }
+    }
+}
+
+/* Lists the gradient buffers of the local parts: in a crew, those of its leader here. */
+static void list_buffers(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    const uint32_t crew = ls_mesh_crew(p->mesh);
+    for (uint32_t local = 0; local < options->local_parts; local++) {
+        const uint32_t leader = ls_mesh_local_leader(p->mesh, options->first_part, local);
+        const uint32_t buffers = ls_data_parallel_buffers(options->leaves, options->parts / crew,
+                                                          (options->first_part + local) / crew) +
+                                 p->more_pieces;
+        LS_ASSERT(buffers <= LS_GRADIENT_BUFFERS_MAX && buffers <= LS_TREE_NODES_MAX);
         for (uint32_t i = 0; i < buffers; i++) {
-            float *buffer = options->gradient(options->context, leader, i);
-            p->buffers[(size_t)local * LS_GRADIENT_BUFFERS_MAX + i] = buffer;
-            if (i < count && leader == local) {
-                p->local_nodes[p->local_count] = nodes[i];
-                p->local_inputs[p->local_count++] = buffer;
-            }
+            p->buffers[(size_t)local * LS_GRADIENT_BUFFERS_MAX + i] =
+                options->gradient(options->context, leader, i);
         }
     }
 }
@@ -153,13 +178,11 @@ static void order_buckets(ls_data_parallel *p, const ls_plan *plan)
 
 static ls_status alloc_tables(ls_data_parallel *p, uint32_t local_parts)
 {
-    p->local_inputs = calloc(LS_TREE_INPUTS_MAX, sizeof *p->local_inputs);
-    p->local_nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *p->local_nodes);
     p->inputs = calloc(LS_TREE_INPUTS_MAX, sizeof *p->inputs);
     p->order = calloc(p->bucket_count, sizeof *p->order);
     p->holders = calloc(local_parts, sizeof *p->holders);
     p->buffers = calloc((size_t)local_parts * LS_GRADIENT_BUFFERS_MAX, sizeof *p->buffers);
-    if (!p->local_inputs || !p->local_nodes || !p->inputs || !p->order || !p->holders || !p->buffers) {
+    if (!p->inputs || !p->order || !p->holders || !p->buffers) {
         return ls_fail(LS_ERR_MEMORY,
                        "not enough memory for the tables of data parallelism (%u buckets of parameters)",
                        p->bucket_count);
@@ -219,6 +242,8 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
                                     .first_rank = options->first_part,
                                     .local_ranks = options->local_parts,
                                     .order = order,
+                                    .mesh = p->mesh,
+                                    .stages = options->stages,
                                     .shadows = p->shadow};
     const ls_status status = ls_hosts_create(&hosts, &p->hosts);
     free(order);
@@ -252,11 +277,14 @@ static ls_status open_crew(ls_data_parallel *p, const ls_data_parallel_options *
     if (crew == 1) {
         return LS_OK;
     }
-    LS_ASSERT(p->parts % crew == 0 && options->first_part % crew == 0 && options->local_parts % crew == 0);
+    const uint32_t in_stage = ls_mesh_stage_ranks(p->mesh);
+    LS_ASSERT(p->parts % crew == 0 && options->first_part % in_stage == 0 &&
+              options->local_parts % in_stage == 0);
     const ls_crew_room_options room = {
         .mesh = p->mesh,
         .rank = options->first_part + local,
-        .crew = local / crew,
+        .host = {options->first_part, options->local_parts},
+        .crew = (options->first_part + local) / crew - options->first_part / crew,
         .epoch = options->epoch,
         .memory = options->rooms,
         .value_bytes = value_bytes(options->plan),
@@ -289,24 +317,25 @@ ls_status ls_data_parallel_meet_crew(ls_data_parallel *p)
 /* The sums that leave this host: its canonical nodes, each over a consecutive run of local nodes.
  * The local nodes lie inside canonical nodes of the host, because a part is a sub-range of the
  * host. */
-static ls_status make_node_sums(ls_data_parallel *p, const ls_host *host)
+static ls_status make_node_sums(ls_stage_sums *stage, const ls_host_leaves *host)
 {
-    p->node_sums = calloc(host->node_count, sizeof *p->node_sums);
-    p->node_first = calloc(host->node_count, sizeof *p->node_first);
-    if (!p->node_sums || !p->node_first) {
+    stage->node_sums = calloc(host->node_count + 1, sizeof *stage->node_sums);
+    stage->node_first = calloc(host->node_count + 1, sizeof *stage->node_first);
+    if (!stage->node_sums || !stage->node_first) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for the order of %u sums of gradients",
                        host->node_count);
     }
     uint32_t from = 0;
-    for (uint32_t k = 0; k < host->node_count; k++) {
-        const ls_leaf_range node = host->nodes[k];
+    for (; stage->node_count < host->node_count; stage->node_count++) {
+        const ls_leaf_range node = host->nodes[stage->node_count];
         uint32_t count = 0;
-        while (from + count < p->local_count &&
-               p->local_nodes[from + count].first < node.first + node.count) {
+        while (from + count < stage->local_count &&
+               stage->local_nodes[from + count].first < node.first + node.count) {
             count++;
         }
-        p->node_first[k] = from;
-        LS_TRY(ls_node_sum_init(&p->node_sums[k], node.count, node.first, p->local_nodes + from, count));
+        stage->node_first[stage->node_count] = from;
+        LS_TRY(ls_node_sum_init(&stage->node_sums[stage->node_count], node.count, node.first,
+                                stage->local_nodes + from, count));
         from += count;
     }
     return LS_OK;
@@ -316,7 +345,7 @@ static ls_status make_node_sums(ls_data_parallel *p, const ls_host *host)
  * and one partial sum per canonical node of each other host. Both are nodes of the same tree, so
  * the remaining additions are those of the tree, and every owner on every host gets the same
  * bits. */
-static ls_status make_whole_sum(ls_data_parallel *p)
+static ls_status make_whole_sum(const ls_data_parallel *p, ls_stage_sums *stage)
 {
     ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
     if (!nodes) {
@@ -326,15 +355,60 @@ static ls_status make_whole_sum(ls_data_parallel *p)
     const uint32_t host_count = p->hosts ? ls_hosts_count(p->hosts) : 1;
     for (uint32_t i = 0; i < host_count; i++) {
         const bool here = !p->hosts || i == ls_hosts_self(p->hosts);
-        const ls_leaf_range *from = here ? p->local_nodes : ls_hosts_table(p->hosts)[i].nodes;
-        const uint32_t more = here ? p->local_count : ls_hosts_table(p->hosts)[i].node_count;
+        const ls_host_leaves *there =
+            here ? NULL : ls_hosts_leaves(p->hosts, i, (uint32_t)(stage - p->stages));
+        const uint32_t more = here ? stage->local_count : there->node_count;
         LS_ASSERT(count + more <= LS_TREE_INPUTS_MAX);
-        memcpy(nodes + count, from, more * sizeof *nodes);
+        memcpy(nodes + count, here ? stage->local_nodes : there->nodes, more * sizeof *nodes);
         count += more;
     }
-    const ls_status status = ls_node_sum_init(&p->whole, p->leaf_count, 0, nodes, count);
+    const ls_status status = ls_node_sum_init(&stage->whole, p->leaf_count, 0, nodes, count);
     free(nodes);
     return status;
+}
+
+/* On one host all stages are together, so all buckets are added up alike. */
+static void find_stages(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    p->stage_count = p->hosts ? ls_mesh_crew(p->mesh) / ls_mesh_stage_ranks(p->mesh) : 1;
+    for (uint32_t at = 0; at < p->bucket_count; at++) {
+        p->order[at].stage = p->hosts && options->stages ? options->stages[p->order[at].bucket] : 0;
+    }
+}
+
+static ls_status make_stages(ls_data_parallel *p, const ls_data_parallel_options *options)
+{
+    p->stages = calloc(p->stage_count, sizeof *p->stages);
+    for (uint32_t i = 0; p->stages && i < p->stage_count; i++) {
+        ls_stage_sums *stage = &p->stages[i];
+        stage->local_inputs = calloc(LS_TREE_INPUTS_MAX, sizeof *stage->local_inputs);
+        stage->local_nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *stage->local_nodes);
+        if (!stage->local_inputs || !stage->local_nodes) {
+            return ls_fail(LS_ERR_MEMORY, "not enough memory for the order in which gradients are summed");
+        }
+        make_inputs(p, options, stage);
+        if (p->hosts) {
+            LS_TRY(make_node_sums(stage, ls_hosts_leaves(p->hosts, ls_hosts_self(p->hosts), i)));
+        }
+        LS_TRY(make_whole_sum(p, stage));
+    }
+    return p->stages ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a table of %u stages", p->stage_count);
+}
+
+static void release_stages(ls_data_parallel *p)
+{
+    for (uint32_t i = 0; p->stages && i < p->stage_count; i++) {
+        ls_stage_sums *stage = &p->stages[i];
+        for (uint32_t k = 0; stage->node_sums && k < stage->node_count; k++) {
+            free(stage->node_sums[k].program);
+        }
+        free(stage->node_sums);
+        free(stage->node_first);
+        free(stage->whole.program);
+        free(stage->local_inputs);
+        free(stage->local_nodes);
+    }
+    free(p->stages);
 }
 
 /* Stores what recovery needs to know about the area. All processes write the same values, except
@@ -357,16 +431,14 @@ static ls_status prepare(ls_data_parallel *p, const ls_data_parallel_options *op
 {
     LS_TRY(alloc_tables(p, options->local_parts));
     set_holders(p, options);
-    make_inputs(p, options);
+    list_buffers(p, options);
     order_buckets(p, options->plan);
     LS_TRY(open_hosts(p, options));
     LS_TRY(open_crew(p, options));
+    find_stages(p, options);
     p->can_resume = p->has_sums && p->room > 0;
     LS_TRY(ls_parts_make(p));
-    if (p->hosts) {
-        LS_TRY(make_node_sums(p, &ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)]));
-    }
-    LS_TRY(make_whole_sum(p));
+    LS_TRY(make_stages(p, options));
     if (p->hosts && p->zero >= 3 && ls_hosts_spreads(p->hosts)) {
         LS_TRY(ls_fetch_create(p, options, &p->fetch));
     }
@@ -422,21 +494,13 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
     }
     ls_flight_leave(p->flight_slot);
     ls_flight_leave(p->view.flight_slot);
-    for (uint32_t k = 0;
-         p->hosts && p->node_sums && k < ls_hosts_table(p->hosts)[ls_hosts_self(p->hosts)].node_count; k++) {
-        free(p->node_sums[k].program);
-    }
     ls_agreement_release(p);
     ls_crew_room_close(p->crew_room);
     ls_fetch_destroy(p->fetch);
     ls_hosts_destroy(p->hosts);
     ls_parts_release(p);
-    free(p->whole.program);
-    free(p->node_sums);
-    free(p->node_first);
+    release_stages(p);
     free(p->reduce_number);
-    free(p->local_inputs);
-    free(p->local_nodes);
     free(p->inputs);
     free(p->order);
     free(p->holders);

@@ -135,6 +135,8 @@ typedef struct ls_data_parallel_options {
     /* The mesh; zeros: each part computes its leaves alone. Its crews divide parts, first_part and
      * local_parts, and parts / crew <= leaves. */
     ls_mesh mesh;
+    /* Of each bucket, the stage that has its layers; NULL: 0. Borrowed */
+    const uint32_t *stages;
     /* the rooms of the crews of this host: ls_data_parallel_room_bytes, 64-byte aligned, zeroed */
     void *rooms;
     /* epoch of the team in force: of the cut, or later after recoveries */
@@ -336,14 +338,20 @@ typedef struct ls_owned_slice {
 typedef struct ls_part {
     /* number among the parts of all hosts */
     uint32_t number;
-    /* it leads its crew, or computes alone: it writes the stack */
+    /* the first member of its crew on this host, or it computes alone: it writes the stack */
     bool leads;
-    /* leaves, buffers and stack of its crew */
+    /* the last stage of its crew is on this host: the stack has the losses */
+    bool has_losses;
+    /* leaves of its crew; buffers and stack of the members on this host */
     ls_leaf_range leaves;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
     const ls_owned_slice *slices;
     uint32_t slice_count;
+    /* what this process adds up when nodes are merged: its share of the gradients that the members
+     * on this host make */
+    const ls_owned_slice *merges;
+    uint32_t merge_count;
     /* where its update records its progress; zeroed for a single process */
     ls_undo_record undo;
     ls_node_stack *stack;
@@ -392,6 +400,8 @@ LS_MUST_CHECK ls_status ls_data_parallel_before_step(ls_data_parallel *parallel,
 /* Collective, before the first plan step or after an agreement: fetches all weights, which stay
  * until the first plan step is over or the step is left. Does nothing with other stages. */
 LS_MUST_CHECK ls_status ls_data_parallel_hold(ls_data_parallel *parallel);
+/* Whether a step begins with that instead: its stages use different weights at the same time. */
+bool ls_data_parallel_holds(const ls_data_parallel *parallel);
 
 /* ---- 2 and 3: reducing and agreeing ---- */
 

@@ -26,7 +26,7 @@
 
 /* A bucket, at its position in the order in which the backward pass finishes them. */
 typedef struct ls_ready_bucket {
-    uint32_t bucket;
+    uint32_t bucket, stage; /* stage: of ls_data_parallel.stages */
     /* the plan step after which it is final; 0: this plan makes no gradient of it */
     uint32_t last_step;
     ls_flight_record *record;
@@ -39,6 +39,22 @@ typedef struct ls_node_sum {
     uint16_t *program;
 } ls_node_sum;
 
+/* How the buckets of a stage are added up. */
+typedef struct ls_stage_sums {
+    /* The nodes of this host's parts in order, and the buffers that hold them. */
+    uint32_t local_count;
+    const float **local_inputs;
+    ls_leaf_range *local_nodes;
+    /* The sum over all leaves. Its inputs, in the order of leaves: nodes received from the hosts
+     * before this one, the local nodes, nodes received from the hosts after it. */
+    ls_node_sum whole;
+    /* Several hosts: per canonical node of this host, over its share of the local nodes; the first
+     * local node of each. */
+    uint32_t node_count;
+    ls_node_sum *node_sums;
+    uint32_t *node_first;
+} ls_stage_sums;
+
 /* A part that this process runs. */
 typedef struct ls_own_part {
     ls_part part;
@@ -46,6 +62,7 @@ typedef struct ls_own_part {
     ls_exchange_slot *slot;
     ls_step_marks marks;
     ls_slice *slices;        /* per bucket */
+    ls_owned_slice *merges;  /* see ls_part */
     ls_owned_slice *updates; /* what it updates, in the order of buckets */
     uint32_t *update_at;     /* position of each update's bucket in `order` */
 
@@ -87,18 +104,13 @@ struct ls_data_parallel {
     uint32_t own_count;
     uint32_t *active, active_count;
 
-    /* The nodes of this host's parts in order, and the buffers that hold them. */
-    uint32_t local_count;
-    const float **local_inputs;
-    ls_leaf_range *local_nodes;
-    uint32_t more_pieces; /* of each sequence, beside the first */
-    float **buffers;      /* LS_GRADIENT_BUFFERS_MAX of each local part */
-    float *target;        /* sums of owned slices: options.sums, or own gradient buffer 0 */
+    ls_stage_sums *stages; /* how buckets are added up, by the stage that has their layers */
+    uint32_t stage_count;  /* 1 on one host, where all stages are */
+    uint32_t more_pieces;  /* of each sequence, beside the first */
+    float **buffers;       /* LS_GRADIENT_BUFFERS_MAX of each local part */
+    float *target;         /* sums of owned slices: options.sums, or own gradient buffer 0 */
     bool has_sums;
 
-    /* The sum over all leaves. Its inputs, in the order of leaves: nodes received from the hosts
-     * before this one, the local nodes, nodes received from the hosts after it. */
-    ls_node_sum whole;
     const float **inputs; /* scratch: the input pointers of one call */
 
     /* Several hosts; each process runs one part then. */
@@ -106,10 +118,7 @@ struct ls_data_parallel {
     struct ls_fetch *fetch; /* stage 3; else NULL */
     /* transfers have ended for good: only a step that was agreed on can be completed */
     bool is_broken;
-    /* per canonical node of this host, over its share of the local nodes */
-    ls_node_sum *node_sums;
-    uint32_t *node_first;    /* first local node of each */
-    ls_node_sum root;        /* canonical nodes of all hosts */
+    ls_node_sum root;        /* of losses: the canonical nodes of all hosts */
     uint64_t *reduce_number; /* per group: the transfer that brings its sums; 0: not posted */
     /* groups posted in this step for reducing, for sending sums on, for sending weights */
     uint32_t posted_groups, told_groups, spread_groups;
@@ -159,6 +168,12 @@ static inline ls_exchange_claim *ls_claim_of(const ls_data_parallel *p, uint32_t
 /* All active parts of this process meet the others. */
 LS_MUST_CHECK ls_status ls_data_parallel_meet(ls_data_parallel *parallel, ls_meeting meeting,
                                               const char *what, uint32_t *last_out);
+
+/* The sums of the stage that has the losses. */
+static inline const ls_stage_sums *ls_last_stage(const ls_data_parallel *p)
+{
+    return &p->stages[p->stage_count - 1];
+}
 
 /* ---- operations ---- */
 

@@ -212,6 +212,7 @@ static ls_status open_lanes(ls_fetch *f, const ls_data_parallel_options *options
                                     .first_rank = options->first_part,
                                     .local_ranks = options->local_parts,
                                     .order = order,
+                                    .mesh = options->mesh,
                                     .fetches = true,
                                     .shadows = options->shadow};
     const ls_status status = ls_hosts_create(&hosts, &f->hosts);
@@ -235,8 +236,9 @@ ls_status ls_fetch_create(ls_data_parallel *parallel, const ls_data_parallel_opt
     f->parameters = options->parameters;
     f->uses = uses;
     find_uses(f, options->plan);
-    const uint32_t most_leaves = (options->leaves + options->parts - 1) / options->parts;
-    f->total = most_leaves * options->micro_batches * f->use_count;
+    const uint32_t crews = options->parts / ls_mesh_crew(options->mesh);
+    const uint32_t most_leaves = (options->leaves + crews - 1) / crews;
+    f->total = ls_fetch_is_whole(options->mesh) ? 0 : most_leaves * options->micro_batches * f->use_count;
     ls_status status =
         ls_comm_split(options->comm, 0, (int32_t)(options->first_part + ls_first_held(options)), &f->comm);
     if (status == LS_OK) {

@@ -19,6 +19,13 @@
 
 #include "execution/parallel/data_parallel.h"
 
+/* With a pipeline, stages use different buckets at the same time. All weights are then held during
+ * the leaves (ls_fetch_hold), and there are no uses. */
+static inline bool ls_fetch_is_whole(ls_mesh mesh)
+{
+    return mesh.pipeline > 1;
+}
+
 typedef struct ls_fetch ls_fetch;
 
 /* Collective over all hosts. */

@@ -46,9 +46,11 @@ struct ls_hosts {
     uint32_t ranks, rank, self;
     uint32_t buddy, ward; /* hosts: the one with the shadow of this host, and the one it shadows */
     bool fetches, shadows;
-    ls_host *table;
+    ls_mesh_host *table;
     uint32_t host_count;
-    uint32_t *order, bucket_count;
+    ls_host_leaves *leaves; /* [host * stage_count + stage] */
+    uint32_t stage_count;
+    uint32_t *order, *stage_at, bucket_count; /* by position: the bucket, the stage of its layers */
     uint32_t *group_past, group_count;
     uint32_t *group_of; /* by position */
     side out, in;
@@ -116,22 +118,38 @@ static ls_status find_hosts(ls_hosts *h, const ls_hosts_options *o)
             break;
         }
         h->host_count += opens;
-        ls_host *host = &h->table[h->host_count - 1];
+        ls_mesh_host *host = &h->table[h->host_count - 1];
         host->first_rank = (uint32_t)firsts[r];
         host->rank_count++;
-        const ls_leaf_range leaves = ls_leaves_of_rank(o->leaves, o->ranks, r);
-        host->leaves.first = opens ? leaves.first : host->leaves.first;
-        host->leaves.count += leaves.count;
     }
     free(firsts);
     LS_TRY(status);
-    for (uint32_t i = 0; i < h->host_count; i++) {
-        h->table[i].node_count = ls_tree_cover(o->leaves, h->table[i].leaves, h->table[i].nodes);
-    }
     h->self = host_of(h, h->rank);
     h->buddy = (h->self + 1) % h->host_count;
     h->ward = (h->self + h->host_count - 1) % h->host_count;
     LS_ASSERT(h->table[h->self].rank_count == o->local_ranks);
+    return LS_OK;
+}
+
+/* Which nodes come from which host. */
+static ls_status find_leaves(ls_hosts *h, const ls_hosts_options *o)
+{
+    h->stage_count = ls_mesh_crew(o->mesh) / ls_mesh_stage_ranks(o->mesh);
+    h->leaves = calloc((size_t)h->host_count * h->stage_count, sizeof *h->leaves);
+    if (!h->leaves) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of the leaves of %u hosts", h->host_count);
+    }
+    for (uint32_t host = 0; host < h->host_count; host++) {
+        for (uint32_t stage = 0; stage < h->stage_count; stage++) {
+            ls_host_leaves *l = &h->leaves[host * h->stage_count + stage];
+            l->leaves = ls_mesh_leaves_of_host(o->mesh, o->leaves, o->ranks, h->table[host], stage);
+            l->node_count = l->leaves.count > 0 ? ls_tree_cover(o->leaves, l->leaves, l->nodes) : 0;
+        }
+    }
+    for (uint32_t at = 0; at < h->bucket_count; at++) {
+        h->stage_at[at] = o->stages ? o->stages[h->order[at]] : 0;
+        LS_ASSERT(h->stage_at[at] < h->stage_count);
+    }
     return LS_OK;
 }
 
@@ -147,19 +165,36 @@ static uint32_t group_first(const ls_hosts *h, uint32_t group)
     return group > 0 ? h->group_past[group - 1] : 0;
 }
 
-/* Floats that `owner` owns in the group, in the buckets before position `at`. */
-static uint64_t floats_before(const ls_hosts *h, uint32_t owner, uint32_t group, uint32_t at)
+/* Floats that `owner` owns in the group. */
+static uint64_t group_floats(const ls_hosts *h, uint32_t owner, uint32_t group)
 {
     uint64_t floats = 0;
-    for (uint32_t i = group_first(h, group); i < at; i++) {
-        floats += slice_floats(h, owner, i);
+    for (uint32_t at = group_first(h, group); at < h->group_past[group]; at++) {
+        floats += slice_floats(h, owner, at);
     }
     return floats;
 }
 
-static uint64_t group_floats(const ls_hosts *h, uint32_t owner, uint32_t group)
+/* Nodes per slice that a lane carries in a reduce. */
+static uint32_t copies_of(const ls_hosts *h, const side *s, uint32_t lane, uint32_t at)
 {
-    return floats_before(h, owner, group, h->group_past[group]);
+    const uint32_t from = s == &h->out ? h->self : s->lanes[lane].host;
+    return h->leaves[from * h->stage_count + h->stage_at[at]].node_count;
+}
+
+/* Floats that a lane carries in the reduce of the group, in the buckets before position `at`. */
+static uint64_t reduced_before(const ls_hosts *h, const side *s, uint32_t lane, uint32_t group, uint32_t at)
+{
+    uint64_t floats = 0;
+    for (uint32_t i = group_first(h, group); i < at; i++) {
+        floats += copies_of(h, s, lane, i) * slice_floats(h, s->lanes[lane].owner, i);
+    }
+    return floats;
+}
+
+static uint64_t reduced_floats(const ls_hosts *h, const side *s, uint32_t lane, uint32_t group)
+{
+    return reduced_before(h, s, lane, group, h->group_past[group]);
 }
 
 /* One in lane per other host, because each of them has one handler for this rank's slices. One out
@@ -173,16 +208,15 @@ static ls_status find_lanes(ls_hosts *h)
         return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u ranks", h->ranks);
     }
     for (uint32_t host = 0; host < h->host_count; host++) {
-        const ls_host *other = &h->table[host];
+        const ls_mesh_host *other = &h->table[host];
         if (host == h->self) {
             continue;
         }
-        h->in.lanes[h->in.count++] = (ls_lane){
-            .peer = handler(h, host, h->rank), .owner = h->rank, .host = host, .copies = other->node_count};
+        h->in.lanes[h->in.count++] =
+            (ls_lane){.peer = handler(h, host, h->rank), .owner = h->rank, .host = host};
         for (uint32_t r = other->first_rank; r < other->first_rank + other->rank_count; r++) {
             if (handler(h, h->self, r) == h->rank) {
-                h->out.lanes[h->out.count++] =
-                    (ls_lane){.peer = r, .owner = r, .host = host, .copies = h->table[h->self].node_count};
+                h->out.lanes[h->out.count++] = (ls_lane){.peer = r, .owner = r, .host = host};
             }
         }
     }
@@ -225,7 +259,9 @@ static ls_status make_stage(ls_hosts *h, side *s)
         uint64_t at = h->fetches ? 0 : s->stage_floats;
         for (uint32_t l = 0; l < s->count; l++) {
             s->at[g * s->count + l] = at;
-            at += (h->fetches ? 1 : s->lanes[l].copies) * group_floats(h, s->lanes[l].owner, g);
+            const uint64_t reduced = h->fetches ? 0 : reduced_floats(h, s, l, g);
+            const uint64_t moved = group_floats(h, s->lanes[l].owner, g);
+            at += reduced > moved ? reduced : moved;
         }
         s->stage_floats = at > s->stage_floats ? at : s->stage_floats;
     }
@@ -242,8 +278,8 @@ static ls_status make_stage(ls_hosts *h, side *s)
 static float *stage_at(const ls_hosts *h, const side *s, uint32_t lane, uint32_t at, uint32_t node)
 {
     const uint32_t group = h->group_of[at], owner = s->lanes[lane].owner;
-    return s->stage + s->at[group * s->count + lane] +
-           s->lanes[lane].copies * floats_before(h, owner, group, at) + node * slice_floats(h, owner, at);
+    return s->stage + s->at[group * s->count + lane] + reduced_before(h, s, lane, group, at) +
+           node * slice_floats(h, owner, at);
 }
 
 float *ls_hosts_sent(const ls_hosts *hosts, uint32_t out_lane, uint32_t at, uint32_t node)
@@ -308,8 +344,9 @@ static void fill_blocks(const ls_hosts *h, const side *s, const posting *job, ui
     for (uint32_t l = 0; l < s->count; l++) {
         const ls_lane *lane = &s->lanes[l];
         if (is_used(h, s, l, job->transfer)) {
-            const uint64_t copies = job->transfer == LS_TRANSFER_REDUCE ? lane->copies : 1;
-            counts[lane->peer] = copies * group_floats(h, lane->owner, job->group);
+            counts[lane->peer] = job->transfer == LS_TRANSFER_REDUCE
+                                     ? reduced_floats(h, s, l, job->group)
+                                     : group_floats(h, lane->owner, job->group);
             offsets[lane->peer] = s->at[job->group * s->count + l];
         }
     }
@@ -518,11 +555,12 @@ static ls_status alloc_tables(ls_hosts *h, const uint32_t *order)
     const uint32_t buckets = h->bucket_count;
     h->job_room = 4 * buckets + 8;
     h->order = calloc(buckets, sizeof *h->order);
+    h->stage_at = calloc(buckets, sizeof *h->stage_at);
     h->group_past = calloc(buckets, sizeof *h->group_past);
     h->group_of = calloc(buckets, sizeof *h->group_of);
     h->jobs = calloc(h->job_room, sizeof *h->jobs);
     h->counts = calloc(4 * (size_t)h->ranks, sizeof *h->counts);
-    if (!h->order || !h->group_past || !h->group_of || !h->jobs || !h->counts) {
+    if (!h->order || !h->stage_at || !h->group_past || !h->group_of || !h->jobs || !h->counts) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the tables of transfers between hosts");
     }
     memcpy(h->order, order, buckets * sizeof *order);
@@ -533,6 +571,7 @@ static ls_status prepare(ls_hosts *h, const ls_hosts_options *options)
 {
     LS_TRY(alloc_tables(h, options->order));
     LS_TRY(find_hosts(h, options));
+    LS_TRY(find_leaves(h, options));
     cut_groups(h);
     LS_TRY(find_lanes(h));
     LS_TRY(make_stage(h, &h->out));
@@ -579,6 +618,8 @@ void ls_hosts_destroy(ls_hosts *h)
     free(h->in.stage);
     free(h->in.at);
     free(h->order);
+    free(h->stage_at);
+    free(h->leaves);
     free(h->group_past);
     free(h->group_of);
     free(h->jobs);
@@ -594,9 +635,24 @@ uint32_t ls_hosts_count(const ls_hosts *hosts)
     return hosts->host_count;
 }
 
-const ls_host *ls_hosts_table(const ls_hosts *hosts)
+const ls_mesh_host *ls_hosts_table(const ls_hosts *hosts)
 {
     return hosts->table;
+}
+
+const ls_host_leaves *ls_hosts_leaves(const ls_hosts *hosts, uint32_t host, uint32_t stage)
+{
+    return &hosts->leaves[host * hosts->stage_count + stage];
+}
+
+uint32_t ls_hosts_sent_nodes(const ls_hosts *hosts, uint32_t at)
+{
+    return hosts->leaves[hosts->self * hosts->stage_count + hosts->stage_at[at]].node_count;
+}
+
+uint32_t ls_hosts_received_nodes(const ls_hosts *hosts, uint32_t in_lane, uint32_t at)
+{
+    return copies_of(hosts, &hosts->in, in_lane, at);
 }
 
 uint32_t ls_hosts_self(const ls_hosts *hosts)

@@ -22,6 +22,9 @@
  * keeps what the owners keep, and keeps it current by making the same update from the same sums.
  * Spread then goes to the other hosts only.
  *
+ * Stages of a pipeline may be on different hosts. The nodes of a bucket come from the hosts that
+ * have the stage with its layers; slices are owned by all ranks all the same.
+ *
  * A lane is a rank on another host with which this rank exchanges a slice: out lanes lead to owners
  * that this rank handles, in lanes to the handlers of its own slices. Buckets travel in groups of
  * at least a megabyte, in the order in which the backward pass finishes them.
@@ -34,21 +37,22 @@
 
 #include "comm/transport/tree.h"
 #include "comm/transport/wait.h"
+#include "execution/parallel/mesh.h"
 #include "execution/parallel/slices.h"
 #include "lockstep/comm.h"
 
-typedef struct ls_host {
-    uint32_t first_rank, rank_count;
+/* The leaves whose gradients of the layers of one stage are made on a host, and their canonical
+ * nodes; none when the stage is elsewhere. Hosts have their leaves in order. */
+typedef struct ls_host_leaves {
     ls_leaf_range leaves;
-    uint32_t node_count; /* number of canonical nodes of its leaves */
+    uint32_t node_count;
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
-} ls_host;
+} ls_host_leaves;
 
 typedef struct ls_lane {
-    uint32_t peer;   /* the rank at the other end */
-    uint32_t owner;  /* owner of the slices: the peer on an out lane, this rank on an in lane */
-    uint32_t host;   /* host of the peer */
-    uint32_t copies; /* nodes per slice in a reduce: the node count of the sending host */
+    uint32_t peer;  /* the rank at the other end */
+    uint32_t owner; /* owner of the slices: the peer on an out lane, this rank on an in lane */
+    uint32_t host;  /* host of the peer */
 } ls_lane;
 
 typedef struct ls_hosts ls_hosts;
@@ -58,6 +62,8 @@ typedef struct ls_hosts_options {
     ls_comm *comm; /* of all ranks, same numbers; borrowed */
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
+    ls_mesh mesh;
+    const uint32_t *stages; /* of each bucket, the stage that has its layers; NULL: 0. Borrowed */
     /* for fetch.h: spreads only, one bucket per group, and all groups share the memory of one */
     bool fetches;
     /* the buddy needs no spread */
@@ -70,7 +76,8 @@ LS_MUST_CHECK ls_status ls_hosts_create(const ls_hosts_options *options, ls_host
 void ls_hosts_destroy(ls_hosts *hosts); /* NULL allowed */
 
 uint32_t ls_hosts_count(const ls_hosts *hosts);
-const ls_host *ls_hosts_table(const ls_hosts *hosts);
+const ls_mesh_host *ls_hosts_table(const ls_hosts *hosts);
+const ls_host_leaves *ls_hosts_leaves(const ls_hosts *hosts, uint32_t host, uint32_t stage);
 uint32_t ls_hosts_self(const ls_hosts *hosts); /* number of this host */
 
 uint32_t ls_hosts_out_lanes(const ls_hosts *hosts, const ls_lane **lanes_out);
@@ -85,6 +92,10 @@ bool ls_hosts_is_ward(const ls_hosts *hosts, uint32_t owner);
  * spread. */
 bool ls_hosts_shadows(const ls_hosts *hosts, uint32_t out_lane);
 bool ls_hosts_spreads(const ls_hosts *hosts);
+
+/* Nodes per slice of the bucket at position `at` in a reduce: those of the sending host. */
+uint32_t ls_hosts_sent_nodes(const ls_hosts *hosts, uint32_t at);
+uint32_t ls_hosts_received_nodes(const ls_hosts *hosts, uint32_t in_lane, uint32_t at);
 
 /* Groups of positions in `order`: a group ends before position `past`, where the next one
  * begins. */

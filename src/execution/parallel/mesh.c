@@ -38,6 +38,34 @@ uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank)
     return rank - rank % ls_mesh_crew(mesh);
 }
 
+uint32_t ls_mesh_stage_ranks(ls_mesh mesh)
+{
+    return degree(mesh.tensor) * degree(mesh.context);
+}
+
+uint32_t ls_mesh_local_leader(ls_mesh mesh, uint32_t first_rank, uint32_t local)
+{
+    const uint32_t leader = ls_mesh_leader(mesh, first_rank + local);
+    return leader > first_rank ? leader - first_rank : 0;
+}
+
+/* Ranks of a stage are consecutive, so the crews that have the stage on this host are, too. */
+ls_leaf_range ls_mesh_leaves_of_host(ls_mesh mesh, uint32_t leaves, uint32_t ranks, ls_mesh_host host,
+                                     uint32_t stage)
+{
+    const uint32_t crew = ls_mesh_crew(mesh), first_in_crew = stage * ls_mesh_stage_ranks(mesh);
+    ls_leaf_range all = {0};
+    for (uint32_t c = host.first_rank / crew; c * crew < host.first_rank + host.rank_count; c++) {
+        const uint32_t rank = c * crew + first_in_crew;
+        if (rank >= host.first_rank && rank < host.first_rank + host.rank_count) {
+            const ls_leaf_range own = ls_leaves_of_rank(leaves, ranks / crew, c);
+            all.first = all.count > 0 ? all.first : own.first;
+            all.count += own.count;
+        }
+    }
+    return all;
+}
+
 ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint32_t rank)
 {
     const uint32_t crew = ls_mesh_crew(mesh);

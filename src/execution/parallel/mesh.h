@@ -41,6 +41,21 @@ uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place);
 /* The first rank of the crew of `rank`. */
 uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank);
 
+/* Ranks of one stage of a crew: they share memory, so they are on one host. Stages of a crew may be
+ * on different hosts. */
+uint32_t ls_mesh_stage_ranks(ls_mesh mesh);
+
+/* Consecutive ranks on one host. */
+typedef struct ls_mesh_host {
+    uint32_t first_rank, rank_count;
+} ls_mesh_host;
+
+/* The first member, by local number, that the crew of rank first_rank + local has on its host. */
+uint32_t ls_mesh_local_leader(ls_mesh mesh, uint32_t first_rank, uint32_t local);
+/* The leaves whose gradients of the layers of `stage` are made on a host. */
+ls_leaf_range ls_mesh_leaves_of_host(ls_mesh mesh, uint32_t leaves, uint32_t ranks, ls_mesh_host host,
+                                     uint32_t stage);
+
 /* The leaves that a rank works on, together with its crew. ranks / crew <= leaves. */
 ls_leaf_range ls_mesh_leaves(ls_mesh mesh, uint32_t leaves, uint32_t ranks, uint32_t rank);
 

@@ -58,20 +58,68 @@ static ls_status make_updates(const ls_data_parallel *p, ls_own_part *own)
     return LS_OK;
 }
 
+/* Where the share of member `self` of `members` begins in a range of `count` floats. */
+static int64_t share_at(int64_t count, uint32_t self, uint32_t members)
+{
+    return self < members ? count * self / members / LS_BUCKET_PAD * LS_BUCKET_PAD : count;
+}
+
+static void add_merge(ls_own_part *own, ls_owned_slice range, uint32_t self, uint32_t members)
+{
+    const int64_t first = share_at(range.count, self, members);
+    const int64_t count = share_at(range.count, self + 1, members) - first;
+    if (count > 0) {
+        own->merges[own->part.merge_count++] =
+            (ls_owned_slice){.offset = range.offset + first, .count = count, .bucket = range.bucket};
+    }
+}
+
+/* What this rank adds up when its crew merges nodes: its share, among the members of the crew on
+ * this host, of the gradients that are made here. */
+static ls_status make_merges(const ls_data_parallel *p, ls_own_part *own, uint32_t leader)
+{
+    const uint32_t crew = ls_mesh_crew(p->mesh), in_stage = ls_mesh_stage_ranks(p->mesh);
+    const uint32_t first = (p->view.first_part + leader) % crew;
+    const uint32_t left = p->view.local_parts - leader;
+    const uint32_t members = crew - first < left ? crew - first : left;
+    own->part.has_losses = first + members == crew;
+    own->merges = calloc(p->bucket_count, sizeof *own->merges);
+    own->part.merges = own->merges;
+    if (!own->merges) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for a table of %u buckets", p->bucket_count);
+    }
+    if (members == crew) {
+        add_merge(own, (ls_owned_slice){.count = p->layout->float_count}, own->local - leader, members);
+        return LS_OK;
+    }
+    for (uint32_t at = p->bucket_count; at-- > 0;) {
+        const ls_bucket *bucket = &p->layout->buckets[p->order[at].bucket];
+        const uint32_t stage = p->order[at].stage;
+        if (stage >= first / in_stage && stage < (first + members) / in_stage) {
+            add_merge(own,
+                      (ls_owned_slice){
+                          .offset = bucket->offset, .count = bucket->count, .bucket = p->order[at].bucket},
+                      own->local - leader, members);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status make_part(ls_data_parallel *p, ls_own_part *own, uint32_t local)
 {
     ls_exchange *exchange = p->view.exchange;
     const uint32_t crew = ls_mesh_crew(p->mesh);
+    const uint32_t leader = ls_mesh_local_leader(p->mesh, p->view.first_part, local);
     own->local = local;
     own->slot = &exchange->slots[local];
     own->part.number = p->view.first_part + local;
-    own->part.leads = ls_mesh_leader(p->mesh, local) == local;
+    own->part.leads = leader == local;
     own->part.leaves = ls_mesh_leaves(p->mesh, p->leaf_count, p->parts, own->part.number);
     own->part.gradient_count =
         ls_data_parallel_buffers(p->leaf_count, p->parts / crew, own->part.number / crew) + p->more_pieces;
     memcpy(own->part.gradients, p->buffers + (size_t)local * LS_GRADIENT_BUFFERS_MAX,
            sizeof own->part.gradients);
-    own->part.stack = &exchange->slots[ls_mesh_leader(p->mesh, local)].stack;
+    own->part.stack = &exchange->slots[leader].stack;
     if (p->room > 0) {
         own->part.undo.done = ls_exchange_block_words(exchange, p->room, p->block_count);
         own->part.undo.undo = ls_exchange_undo(exchange, p->room, local);
@@ -79,6 +127,7 @@ static ls_status make_part(ls_data_parallel *p, ls_own_part *own, uint32_t local
     if (p->marks_of) {
         own->marks = p->marks_of(p->view.context, local);
     }
+    LS_TRY(make_merges(p, own, leader));
     return make_updates(p, own);
 }
 
@@ -88,7 +137,7 @@ ls_status ls_parts_make(ls_data_parallel *p)
     for (uint32_t local = 0; local < p->view.local_parts; local++) {
         count += p->holders[local] == p->view.rank;
     }
-    LS_ASSERT(count == 1 || (count > 1 && p->can_resume && !p->crew_room));
+    LS_ASSERT(count == 1 || (count > 1 && p->can_resume && (!p->crew_room || p->is_broken)));
     p->own = calloc(count, sizeof *p->own);
     p->active = calloc(count, sizeof *p->active);
     if (!p->own || !p->active) {
@@ -109,6 +158,7 @@ void ls_parts_release(ls_data_parallel *p)
 {
     for (uint32_t i = 0; i < p->own_count; i++) {
         free(p->own[i].slices);
+        free(p->own[i].merges);
         free(p->own[i].updates);
         free(p->own[i].update_at);
     }

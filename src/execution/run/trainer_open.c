@@ -92,18 +92,6 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .choose = choose_mesh,
         .chooser = trainer,
     };
-    const ls_run_parallel *p = &run->parallel;
-    if (trainer->options->hosts && p->tensor * p->context * p->pipeline > 1) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "parallel.%s is %" PRIu64 ", but in this version only ranks of one host can divide a "
-                       "model, and this run has several hosts; set it to 1",
-                       p->tensor > 1    ? "tensor"
-                       : p->context > 1 ? "context"
-                                        : "pipeline",
-                       p->tensor > 1    ? p->tensor
-                       : p->context > 1 ? p->context
-                                        : p->pipeline);
-    }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
                        &trainer->prediction);

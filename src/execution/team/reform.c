@@ -67,6 +67,66 @@ static bool is_held(const ls_reform_settings *settings, const ls_reform_host *ho
     return true;
 }
 
+/* ---- cutting ---- */
+
+/* Ranks of a host that can get parts, in whole units. */
+static uint32_t usable(const ls_reform_host *host, uint32_t unit)
+{
+    const uint32_t ranks = host->is_here && !host->is_leaving ? host->status.ranks : 0;
+    return ranks / unit * unit;
+}
+
+static uint32_t stage_ranks(const ls_reform_settings *settings)
+{
+    return settings->stage_ranks > 0 ? settings->stage_ranks : 1;
+}
+
+static uint32_t parts_with(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
+                           uint32_t unit)
+{
+    const uint32_t crew = settings->crew > 0 ? settings->crew : 1;
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        parts += usable(&hosts[i], unit);
+    }
+    return (parts < settings->parts_max ? parts : settings->parts_max) / crew * crew;
+}
+
+/* Whole crews per host, unless whole stages make more of them, or host 0, where the trainer is,
+ * would have none. */
+static uint32_t unit_of(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count)
+{
+    const uint32_t crew = settings->crew > 0 ? settings->crew : 1, stage = stage_ranks(settings);
+    const bool is_whole =
+        parts_with(settings, hosts, count, crew) == parts_with(settings, hosts, count, stage) &&
+        usable(&hosts[0], crew) > 0;
+    return is_whole ? crew : stage;
+}
+
+uint32_t ls_reform_part_count(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count)
+{
+    return parts_with(settings, hosts, count, stage_ranks(settings));
+}
+
+void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
+                   uint64_t epoch, uint64_t step, ls_cut *cut_out)
+{
+    const uint32_t unit = unit_of(settings, hosts, count);
+    const uint32_t all = parts_with(settings, hosts, count, unit);
+    *cut_out = (ls_cut){.epoch = epoch, .step = step};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t left = all - cut_out->parts, ranks = usable(&hosts[i], unit);
+        const uint32_t parts = ranks < left ? ranks : left;
+        if (parts > 0) {
+            cut_out->hosts[cut_out->host_count++] = (ls_cut_host){.host = (uint16_t)i,
+                                                                  .first_part = (uint16_t)cut_out->parts,
+                                                                  .part_count = (uint16_t)parts,
+                                                                  .holder = (uint16_t)i};
+            cut_out->parts += parts;
+        }
+    }
+}
+
 /* ---- deciding ---- */
 
 uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host)
@@ -86,6 +146,15 @@ static uint32_t ranks_to_come(const ls_reform_host *hosts, uint32_t count)
         ranks += hosts[i].is_here && !hosts[i].is_leaving ? hosts[i].status.ranks : 0;
     }
     return ranks;
+}
+
+static bool is_coming(const ls_reform_host *hosts, uint32_t count)
+{
+    bool some = false;
+    for (uint32_t i = 0; i < count; i++) {
+        some = some || (hosts[i].is_here && !hosts[i].is_leaving && hosts[i].status.coming > 0);
+    }
+    return some;
 }
 
 /* How far the members of the newest cut, the one they work in, have got. */
@@ -160,10 +229,14 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
     const ls_cut *held = ls_reform_held(hosts, count, cuts, cut_count);
     /* The trainer evaluates and saves what the ranks of its own host have brought together, and
      * gets the results from them. A host 0 that has just joined asks others for the results. */
-    const bool has_trainer = hosts[0].is_here && hosts[0].status.ranks > 0 &&
-                             (hosts[0].status.bound > 0 || ls_reform_parts(cuts[0], 0) == 0);
-    if (ranks_to_come(hosts, count) < settings->min_ranks || !has_trainer) {
-        return (ls_reform_decision){.what = LS_REFORM_END};
+    const bool has_trainer =
+        hosts[0].is_here && (hosts[0].status.bound > 0 || ls_reform_parts(cuts[0], 0) == 0);
+    const bool is_enough = ranks_to_come(hosts, count) >= settings->min_ranks &&
+                           usable(&hosts[0], stage_ranks(settings)) > 0 &&
+                           ls_reform_part_count(settings, hosts, count) > 0;
+    if (!has_trainer || !is_enough) {
+        const bool may_come = has_trainer && settings->crew > 1 && is_coming(hosts, count);
+        return (ls_reform_decision){.what = may_come ? LS_REFORM_WAIT : LS_REFORM_END};
     }
     if (!is_held(settings, hosts, held)) {
         return (ls_reform_decision){.what = LS_REFORM_CHECKPOINT};
@@ -175,24 +248,4 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
             .what = can_finish ? LS_REFORM_FINISH : LS_REFORM_CHECKPOINT, .step = p.target, .from = p.agreed};
     }
     return (ls_reform_decision){.what = LS_REFORM_FORM, .step = p.target};
-}
-
-/* ---- cutting ---- */
-
-void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
-                   uint64_t epoch, uint64_t step, ls_cut *cut_out)
-{
-    *cut_out = (ls_cut){.epoch = epoch, .step = step};
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t left = settings->leaves - cut_out->parts;
-        const uint32_t ranks = hosts[i].is_here && !hosts[i].is_leaving ? hosts[i].status.ranks : 0;
-        const uint32_t parts = ranks < left ? ranks : left;
-        if (parts > 0) {
-            cut_out->hosts[cut_out->host_count++] = (ls_cut_host){.host = (uint16_t)i,
-                                                                  .first_part = (uint16_t)cut_out->parts,
-                                                                  .part_count = (uint16_t)parts,
-                                                                  .holder = (uint16_t)i};
-            cut_out->parts += parts;
-        }
-    }
 }

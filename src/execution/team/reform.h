@@ -41,7 +41,9 @@ typedef struct ls_host_status {
     uint64_t agreed;   /* n: it has the verdict on step n - 1; 0: none */
     uint32_t parked;   /* all its living ranks are parked for that fence */
     uint32_t ranks;    /* its ranks that live and are ready */
-    /* Of those, the ranks with a part in the team in force. Only with one of them is the host's
+    /* Lost ranks that are being replaced. */
+    uint32_t coming;
+    /* Of the ranks, those with a part in the team in force. Only with one of them is the host's
      * memory what it should be. */
     uint32_t bound;
 } ls_host_status;
@@ -63,7 +65,10 @@ typedef struct ls_cut {
 } ls_cut;
 
 typedef struct ls_reform_settings {
-    uint32_t leaves;    /* the most parts there can be */
+    uint32_t parts_max; /* the most parts there can be, whole crews */
+    /* Ranks that compute a leaf together (parallel/mesh.h), and those of them that share memory, so
+     * that a host has a multiple of them. 0 counts as 1. */
+    uint32_t crew, stage_ranks;
     uint32_t min_ranks; /* fewer ranks end the run; at least 1 */
     uint32_t zero;
     bool shadow;
@@ -77,7 +82,7 @@ typedef struct ls_reform_host {
 
 /* What is to be done next. */
 typedef enum ls_reform_what {
-    LS_REFORM_WAIT, /* for statuses */
+    LS_REFORM_WAIT, /* for statuses, or for replacements without which no crew is complete */
     /* All run the steps below `step`, then park: some have entered step `step` - 1 already. */
     LS_REFORM_LIMIT,
     /* Hosts that have not finished `step` steps do so, with the verdict that host `from` has. */
@@ -121,7 +126,10 @@ bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_
 uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host);
 
 /* Makes a cut among the hosts that are here, in the order of their numbers: a part for each
- * rank, as long as there are leaves. */
+ * rank, as long as there are leaves; of crews, as many as can be complete. They lie within hosts
+ * unless that costs one. part_count: the parts it would have; 0: no crew is complete. */
+uint32_t ls_reform_part_count(const ls_reform_settings *settings, const ls_reform_host *hosts,
+                              uint32_t count);
 void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
                    uint64_t epoch, uint64_t step, ls_cut *cut_out);
 

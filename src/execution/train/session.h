@@ -74,7 +74,8 @@ typedef struct ls_session {
     ls_plan *own_plans;
     ls_pipeline pipeline;
     const ls_pipeline_work *pipeline_list; /* of its stage; NULL: a single stage */
-    ls_memory_plan memory;                 /* of a process that computes alone */
+    uint32_t *stages;      /* of each bucket, the stage that makes its gradients; NULL: no mesh */
+    ls_memory_plan memory; /* of a process that computes alone */
     /* arenas, slots included, tables and tokens: of the rank that has the most, and of all ranks
      * that compute a leaf together */
     uint64_t work_bytes_max, work_bytes_crew;
@@ -118,6 +119,9 @@ LS_MUST_CHECK ls_status ls_session_build_member_plan(const ls_session *session, 
  * Errors: those of building plans. */
 LS_MUST_CHECK ls_status ls_session_bytes_divided(const ls_session *session, const ls_run_parallel *parallel,
                                                  uint64_t *bytes_out);
+/* Sets pipeline, own_plans, pipeline_list, stages and work_bytes after `plan`; once more when a
+ * rank gets another place. member: its number in its crew. Errors: those of planning. */
+LS_MUST_CHECK ls_status ls_session_build_own_plans(ls_session *session, uint32_t member);
 /* Size of the area in which the ranks of a host exchange, for up to `local_ranks` of them: that of
  * data parallelism, then, 64-byte aligned, the rooms of the crews. */
 uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ranks);

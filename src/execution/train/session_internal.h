@@ -33,10 +33,6 @@ LS_MUST_CHECK ls_status ls_session_adapt(ls_session *session, bool has_begun);
 /* ls_session_begin_weights of such a run. */
 LS_MUST_CHECK ls_status ls_session_begin_adapter(ls_session *session, ls_state *state);
 
-/* Sets pipeline, own_plans, pipeline_list and work_bytes after `plan`. member: a rank's number in
- * its crew. */
-LS_MUST_CHECK ls_status ls_session_build_own_plans(ls_session *session, uint32_t member);
-
 /* Sets ranks and is_gang from the run file. */
 void ls_session_set_ranks(ls_session *session);
 /* What depends on how ranks divide the model, after `plan`: plans, memory, snapshot. */

@@ -81,15 +81,32 @@ static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
     return bytes;
 }
 
+/* A bucket belongs to the first stage that makes gradients of it. */
+static void note_stages(ls_session *session, const ls_plan *plans, uint32_t stage, bool *is_known)
+{
+    for (uint32_t bucket = 0; bucket < session->layout.bucket_count; bucket++) {
+        for (uint32_t chunk = 0; chunk < session->pipeline.chunks && !is_known[bucket]; chunk++) {
+            is_known[bucket] = ls_plan_last_gradient_step(&plans[chunk], bucket) > 0;
+            session->stages[bucket] = is_known[bucket] ? stage : 0;
+        }
+    }
+}
+
 static ls_status measure_work(ls_session *session)
 {
-    const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
+    const ls_mesh mesh = ls_session_mesh(session);
+    const uint32_t crew = ls_mesh_crew(mesh);
+    bool *is_known = ls_arena_new(session->arena, bool, session->layout.bucket_count);
+    session->stages = ls_arena_new(session->arena, uint32_t, session->layout.bucket_count);
     for (uint32_t member = 0; member < crew; member++) {
         ls_arena scratch = {0};
         const ls_pipeline_work *list = NULL;
         ls_plan *plans = NULL;
         const ls_status status = build_plans_of(session, &scratch, member, &list, &plans);
         const uint64_t bytes = status == LS_OK ? work_bytes_of(session, plans) : 0;
+        if (status == LS_OK) {
+            note_stages(session, plans, ls_mesh_place_of(mesh, member).pipeline, is_known);
+        }
         ls_arena_release(&scratch);
         LS_TRY(status);
         session->work_bytes_max = bytes > session->work_bytes_max ? bytes : session->work_bytes_max;
@@ -102,6 +119,7 @@ ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
 {
     session->pipeline = ls_session_pipeline(session, &session->run.parallel);
     session->work_bytes_max = session->work_bytes_crew = 0;
+    session->stages = NULL;
     if (ls_mesh_crew(ls_session_mesh(session)) == 1) {
         session->own_plans = &session->plan;
         session->work_bytes_max = session->work_bytes_crew = work_bytes_of(session, &session->plan);

@@ -85,6 +85,9 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
 static ls_status compute_part(ls_stepper *stepper, uint64_t step)
 {
     LS_TRY(ls_sdc_monitor_begin_part(stepper->sdc_monitor, stepper->index));
+    if (ls_data_parallel_holds(stepper->parallel)) {
+        LS_TRY(ls_data_parallel_hold(stepper->parallel));
+    }
     stepper->fetches = ls_data_parallel_fetches(stepper->parallel);
     const ls_status status = ls_stepper_run_leaves(stepper, step);
     stepper->fetches = false;

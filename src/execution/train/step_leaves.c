@@ -258,42 +258,31 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *s
     return count;
 }
 
-/* The floats of the flat buffers that this rank adds up when nodes are merged: its share among the
- * members of its crew. */
-static ls_owned_slice merge_share(const ls_stepper *stepper)
+/* Adds `range` of gradient buffers [first, first + sum->input_count) into the first. */
+static ls_status add_range(ls_stepper *stepper, uint32_t first, const ls_tree_sum *sum, ls_owned_slice range)
 {
-    const ls_crew *crew = ls_data_parallel_crew(stepper->parallel);
-    const int64_t all = stepper->state->layout->float_count;
-    if (!crew) {
-        return (ls_owned_slice){.count = all};
+    ls_queue *queue = stepper->state->queue;
+    const float *inputs[LS_TREE_SUM_DEPTH_MAX];
+    for (uint32_t i = 0; i < sum->input_count; i++) {
+        inputs[i] = current_part(stepper)->gradients[first + i] + range.offset;
     }
-    const int64_t in_stage = (int64_t)crew->tensor_degree * crew->context_degree;
-    const int64_t members = in_stage * crew->stages;
-    const int64_t self =
-        crew->stage * in_stage + (int64_t)crew->context_member * crew->tensor_degree + crew->tensor_member;
-    const int64_t first = all * self / members / LS_BUCKET_PAD * LS_BUCKET_PAD;
-    const int64_t past =
-        self + 1 < members ? all * (self + 1) / members / LS_BUCKET_PAD * LS_BUCKET_PAD : all;
-    return (ls_owned_slice){.offset = first, .count = past - first};
+    float *out = current_part(stepper)->gradients[first] + range.offset;
+    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
+        LS_TRY(ls_tree_sum_run(queue, sum, inputs, range.count / 2, out, NULL));
+        stepper->settings.fault_injection->met--;
+        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
+    }
+    return ls_tree_sum_run(queue, sum, inputs, range.count, out, NULL);
 }
 
 /* Adds this rank's share of gradient buffers [first, first + sum->input_count) into the first. */
 static ls_status add_buffers(ls_stepper *stepper, uint32_t first, const ls_tree_sum *sum)
 {
-    const ls_owned_slice share = merge_share(stepper);
-    ls_queue *queue = stepper->state->queue;
-    const float *inputs[LS_TREE_SUM_DEPTH_MAX];
-    for (uint32_t i = 0; i < sum->input_count; i++) {
-        inputs[i] = current_part(stepper)->gradients[first + i] + share.offset;
+    const ls_part *part = current_part(stepper);
+    for (uint32_t i = 0; i < part->merge_count; i++) {
+        LS_TRY(add_range(stepper, first, sum, part->merges[i]));
     }
-    float *out = current_part(stepper)->gradients[first] + share.offset;
-    if (ls_fault_injection_is_due(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step)) {
-        LS_TRY(ls_tree_sum_run(queue, sum, inputs, share.count / 2, out, NULL));
-        stepper->settings.fault_injection->met--;
-        ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_MERGE, stepper->step);
-    }
-    LS_TRY(ls_tree_sum_run(queue, sum, inputs, share.count, out, NULL));
-    return ls_queue_wait(queue);
+    return ls_queue_wait(stepper->state->queue);
 }
 
 /* Adds the gradients of nodes [first, first + count) into the buffer of the first, from right to
@@ -425,7 +414,8 @@ static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_
         run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));
     ls_sdc_monitor_leaf(stepper->sdc_monitor, stepper->index, leaf, current_part(stepper)->gradients[buffer],
                         sum.loss_sum, sum.tokens);
-    if (has_losses(ls_data_parallel_crew(stepper->parallel))) {
+    if (has_losses(ls_data_parallel_crew(stepper->parallel)) ||
+        (current_part(stepper)->leads && !current_part(stepper)->has_losses)) {
         stack->nodes[buffer] = sum;
     }
     LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));

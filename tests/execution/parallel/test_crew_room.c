@@ -54,6 +54,7 @@ static void *live(void *context)
     ls_crew_room *room = NULL;
     const ls_crew_room_options options = {.mesh = w->mesh,
                                           .rank = m->rank,
+                                          .host = {0, 64},
                                           .memory = w->memory,
                                           .value_bytes = VALUE_FLOATS * sizeof(float),
                                           .timeout_s = w->timeout_s,

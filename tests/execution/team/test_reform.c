@@ -19,7 +19,7 @@ typedef struct table {
 
 static table three_hosts(uint32_t zero)
 {
-    table t = {.settings = {.leaves = 12, .min_ranks = 1, .zero = zero, .shadow = true},
+    table t = {.settings = {.parts_max = 12, .min_ranks = 1, .zero = zero, .shadow = true},
                .fence = {.epoch = 5, .hard = true}};
     for (uint32_t i = 0; i < HOSTS; i++) {
         t.hosts[i] = (ls_reform_host){.is_here = true,
@@ -198,10 +198,55 @@ static void cut_gives_a_part_to_each_rank_in_order(void **state)
     assert_int_equal(cut.hosts[1].host, 2);
     assert_int_equal(cut.hosts[1].first_part, 2);
     assert_int_equal(cut.hosts[1].part_count, 3);
-    t.settings.leaves = 4; /* a part has at least a leaf */
+    t.settings.parts_max = 4; /* a part has at least a leaf */
     ls_reform_cut(&t.settings, t.hosts, HOSTS, 6, 12, &cut);
     assert_int_equal(cut.parts, 4);
     assert_int_equal(cut.hosts[1].part_count, 2);
+}
+
+/* Crews of four: within hosts if that costs none; else stages on different hosts. */
+static void cut_has_whole_crews(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t ranks[HOSTS], stage_ranks, parts[HOSTS];
+    } cases[] = {
+        {{4, 4, 4}, 1, {4, 4, 4}}, {{5, 4, 6}, 1, {4, 4, 4}}, {{2, 2, 2}, 1, {2, 2, 0}},
+        {{2, 3, 4}, 2, {2, 2, 4}}, {{3, 3, 3}, 2, {2, 2, 0}}, {{1, 3, 3}, 2, {0, 2, 2}},
+        {{3, 0, 0}, 1, {0, 0, 0}}, {{6, 6, 6}, 4, {4, 4, 4}}, {{2, 4, 1}, 1, {2, 2, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        table t = three_hosts(1);
+        uint32_t all = 0;
+        ls_cut cut;
+        t.settings.crew = 4;
+        t.settings.stage_ranks = cases[i].stage_ranks;
+        for (uint32_t h = 0; h < HOSTS; h++) {
+            t.hosts[h].status.ranks = cases[i].ranks[h];
+            all += cases[i].parts[h];
+        }
+        ls_reform_cut(&t.settings, t.hosts, HOSTS, 6, 12, &cut);
+        assert_int_equal(cut.parts, all);
+        assert_int_equal(ls_reform_part_count(&t.settings, t.hosts, HOSTS), all);
+        for (uint32_t h = 0; h < HOSTS; h++) {
+            assert_int_equal(ls_reform_parts(&cut, h), cases[i].parts[h]);
+        }
+    }
+}
+
+static void reform_waits_for_replacements_that_a_crew_needs(void **state)
+{
+    (void)state;
+    table t = three_hosts(0);
+    t.settings.crew = t.settings.stage_ranks = 2;
+    t.hosts[0].status.ranks = t.hosts[0].status.bound = 1; /* the trainer's host has no crew */
+    assert_int_equal(decide(&t).what, LS_REFORM_END);
+    t.hosts[0].status.coming = 1;
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[0].status.ranks = 2;
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+    t.hosts[0].status.bound = 0;
+    assert_int_equal(decide(&t).what, LS_REFORM_END); /* its memory is lost */
 }
 
 static void holders_are_owners_or_shadows_that_live(void **state)
@@ -250,6 +295,8 @@ int main(void)
         cmocka_unit_test(reform_ends_with_too_few_ranks),
         cmocka_unit_test(reform_ends_without_a_rank_beside_the_trainer),
         cmocka_unit_test(cut_gives_a_part_to_each_rank_in_order),
+        cmocka_unit_test(cut_has_whole_crews),
+        cmocka_unit_test(reform_waits_for_replacements_that_a_crew_needs),
         cmocka_unit_test(holders_are_owners_or_shadows_that_live),
         cmocka_unit_test(held_cut_is_the_one_before_until_the_new_one_stands),
     };

@@ -36,10 +36,12 @@ typedef struct rank {
     ls_session session;
     ls_schedule schedule;
     ls_state state;
+    uint32_t member;        /* its number in its crew, which its plans are for */
     ls_executor *executors; /* one per chunk of its stage */
     uint32_t executor_count;
     ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
+    bool is_ready;  /* it has said so */
     bool is_broken; /* `parallel` was told to break its transfers */
     ls_stepper *stepper;
     ls_bit_flip flip; /* for tests */
@@ -170,13 +172,14 @@ static void open_flight(rank *r)
 static ls_status open_session(rank *r)
 {
     ls_run_file run;
+    r->member = (r->control->first_rank + r->local) % r->control->crew;
     LS_TRY(ls_run_file_parse(r->segment.text, (size_t)r->control->text_bytes, "run.yaml", NULL, 0, &r->arena,
                              &run));
     const ls_session_options options = {
         .run_dir = r->options->run_dir,
         .threads = r->options->threads,
         .is_rank = true,
-        .member = r->local % r->control->crew,
+        .member = r->member,
     };
     LS_TRY(ls_session_open(&r->arena, &run, &options, &r->session));
     ls_model_file_close(r->session.source); /* the trainer loads the weights */
@@ -196,6 +199,26 @@ static ls_status open_executors(rank *r)
             ls_executor_init(&r->executors[r->executor_count], session->queue, plan, plan->options.length));
     }
     return LS_OK;
+}
+
+static void release_executors(rank *r)
+{
+    while (r->executor_count > 0) {
+        ls_executor_release(&r->executors[--r->executor_count]);
+    }
+}
+
+/* A new cut may give this process another place in its crew. */
+static ls_status take_place(rank *r)
+{
+    const uint32_t member = (r->team.first_part + r->part) % r->control->crew;
+    if (member == r->member) {
+        return LS_OK;
+    }
+    release_executors(r);
+    r->member = member;
+    LS_TRY(ls_session_build_own_plans(&r->session, member));
+    return open_executors(r);
 }
 
 static bool stop_asked(void *context)
@@ -299,6 +322,7 @@ static ls_status join_others(rank *r)
         .room = r->control->local_ranks,
         .threads = ls_queue_threads(r->session.queue),
         .mesh = ls_session_mesh(&r->session),
+        .stages = r->session.stages,
         .rooms = (char *)r->segment.exchange + ls_session_rooms_at(&r->session, r->control->local_ranks),
         .team_epoch = r->team.epoch,
         .gradient = gradient_at,
@@ -332,14 +356,23 @@ static ls_status read_team(rank *r)
     return LS_OK;
 }
 
+/* Started behind a fence on one of several hosts, in the place of a lost rank of a crew: the team
+ * in force still means that one. */
+static bool must_wait(const rank *r)
+{
+    return !r->is_ready && r->control->crew > 1 && r->team.local_parts < r->team.parts &&
+           atomic_load(&r->control->fence) > r->team.epoch;
+}
+
 static ls_status make_stepper(rank *r)
 {
     ls_session *session = &r->session;
     LS_TRY(read_team(r));
     r->part = first_held(r);
-    if (r->part == r->team.local_parts) {
+    if (r->part == r->team.local_parts || must_wait(r)) {
         return LS_OK; /* it has none */
     }
+    LS_TRY(take_place(r));
     ls_segment_state(&r->segment, LS_SEGMENT_NO_RANK, session->queue, &session->layout, &r->state);
     LS_TRY(ls_bit_flip_from_environment(&r->flip));
     /* a fault is injected once: a replacement is spared */
@@ -361,6 +394,7 @@ static ls_status make_stepper(rank *r)
 static ls_status say_hello(rank *r)
 {
     LS_TRY(ls_preflight_fill(&r->session, r->control->ranks, &r->slot->preflight));
+    r->is_ready = true;
     ls_control_phase(r->control, r->local, LS_RANK_READY);
     return LS_OK;
 }
@@ -684,9 +718,7 @@ ls_status ls_rank_run(const ls_rank_options *options)
     ls_stepper_destroy(r.stepper);
     ls_data_parallel_destroy(r.parallel);
     ls_comm_close(r.comm);
-    while (r.executor_count > 0) {
-        ls_executor_release(&r.executors[--r.executor_count]);
-    }
+    release_executors(&r);
     ls_state_release(&r.state);
     ls_session_close(&r.session);
     signal(SIGTERM, SIG_IGN); /* the handler writes to the segment, which goes now */

@@ -120,6 +120,7 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
     *join = (ls_cluster_join){
         .kind = LS_CLUSTER_JOIN,
         .leaves = control->leaves,
+        .crew = control->crew,
         .ranks = control->ranks,
         .first_rank = a->first_rank,
         .local_ranks = a->count,

@@ -95,6 +95,15 @@ static ls_cluster_agent *next_host(ls_cluster *cluster, uint64_t client, const l
         ls_store_server_refuse(cluster->server, client, text);
         return NULL;
     }
+    const uint32_t unit = cluster->options.settings.stage_ranks ? cluster->options.settings.stage_ranks : 1;
+    if (!hello->is_spare && hello->slots > 0 && hello->slots < unit) {
+        snprintf(text, sizeof text,
+                 "the ranks of a stage share memory: this host needs a multiple of %u ranks, but its agent "
+                 "offers %u (--slots)",
+                 unit, hello->slots);
+        ls_store_server_refuse(cluster->server, client, text);
+        return NULL;
+    }
     if (cluster->agent_count == LS_CLUSTER_AGENTS_MAX) {
         ls_store_server_refuse(cluster->server, client, "the run already has the maximum number of agents");
         return NULL;
@@ -103,7 +112,7 @@ static ls_cluster_agent *next_host(ls_cluster *cluster, uint64_t client, const l
     *a = (ls_cluster_agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
     if (!hello->is_spare) {
         const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
-        a->count = hello->slots && hello->slots < most ? hello->slots : most;
+        a->count = (hello->slots && hello->slots < most ? hello->slots : most) / unit * unit;
         cluster->given += a->count;
     }
     return a;
@@ -211,15 +220,16 @@ void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls
     }
 }
 
-/* A host has more ranks than parts, and there are leaves enough for more parts. */
+/* A host has more ranks than parts, and a cut made now would have more parts. */
 static bool has_grown(const ls_cluster *cluster)
 {
     const ls_cut *cut = cluster->cuts[0];
+    const uint32_t part_count =
+        ls_reform_part_count(&cluster->options.settings, cluster->hosts, cluster->agent_count + 1);
     for (uint32_t host_index = 0; host_index <= cluster->agent_count; host_index++) {
         const ls_reform_host *host = &cluster->hosts[host_index];
         if (host->is_here && !host->is_leaving && host->status.cut == cut->epoch &&
-            host->status.ranks > ls_reform_parts(cut, host_index) &&
-            cut->parts < cluster->options.settings.leaves) {
+            host->status.ranks > ls_reform_parts(cut, host_index) && cut->parts < part_count) {
             return true;
         }
     }

@@ -206,13 +206,16 @@ static uint32_t ranks_without(const ls_cluster *cluster, const ls_reform_host *l
     return ranks;
 }
 
-/* Whether the others hold all of the state: the leaving host's share has a shadow. */
+/* Whether the others hold all of the state, because the leaving host's share has a shadow, and can
+ * compute without it. */
 static bool can_do_without(ls_cluster *cluster, ls_reform_host *leaver)
 {
     ls_cut held =
         *ls_reform_held(cluster->hosts, host_total(cluster), (const ls_cut *const *)cluster->cuts, 2);
     leaver->is_leaving = true;
-    const bool is_whole = ls_reform_find_holders(&cluster->options.settings, cluster->hosts, &held);
+    const ls_reform_settings *settings = &cluster->options.settings;
+    const bool is_whole = ls_reform_find_holders(settings, cluster->hosts, &held) &&
+                          ls_reform_part_count(settings, cluster->hosts, host_total(cluster)) > 0;
     leaver->is_leaving = false;
     return is_whole;
 }
@@ -393,10 +396,28 @@ static void finish(ls_cluster *cluster, uint64_t step, uint32_t from)
 /* The text begins with the loss, which is the cause, and then says why the run cannot go on. */
 static void give_up(ls_cluster *cluster, const char *why)
 {
-    char text[900];
+    char text[1000];
     const int32_t rank = cluster->loss.rank_count ? (int32_t)cluster->loss.ranks[0] : -1;
     snprintf(text, sizeof text, "%s; %s", cluster->loss.cause, why);
     ls_cluster_abort_all(cluster, LS_ERR_RANKS_LOST, rank, text);
+}
+
+static void end_run(ls_cluster *cluster)
+{
+    const ls_reform_settings *settings = &cluster->options.settings;
+    char text[300];
+    if (cluster->hosts[0].status.bound == 0) {
+        give_up(cluster, "no rank is left on the trainer's host. Start the run again: it resumes "
+                         "from its newest checkpoint");
+    } else if (ls_reform_part_count(settings, cluster->hosts, host_total(cluster)) == 0) {
+        snprintf(text, sizeof text,
+                 "%u ranks divide the model, and fewer are left. Start the run again with a host for them, "
+                 "or with a smaller parallel.pipeline: it resumes from its newest checkpoint",
+                 settings->crew);
+        give_up(cluster, text);
+    } else {
+        give_up(cluster, "fewer than job.min_ranks are left");
+    }
 }
 
 /* Another host was lost meanwhile, and only a host that wanted to leave has its shadow: the
@@ -453,10 +474,7 @@ static void go_on(ls_cluster *cluster)
                          "shadow). Start the run again: it resumes from its newest checkpoint");
         break;
     case LS_REFORM_END:
-        give_up(cluster, cluster->hosts[0].status.bound == 0
-                             ? "no rank is left on the trainer's host. Start the run again: it resumes "
-                               "from its newest checkpoint"
-                             : "fewer than job.min_ranks are left");
+        end_run(cluster);
         break;
     }
 }
@@ -516,9 +534,7 @@ static void replace_own(ls_cluster *cluster)
 {
     const ls_cluster_options *options = &cluster->options;
     uint32_t local;
-    if (options->start &&
-        ls_host_side_next_start(&cluster->side, options->max_replacements, ls_env_now_ns(options->env),
-                                &local) &&
+    if (options->start && ls_host_side_next_start(&cluster->side, ls_env_now_ns(options->env), &local) &&
         options->start(options->context, local) != LS_OK) {
         ls_log_warn("%s", ls_error_text());
         ls_host_side_lost(&cluster->side, local);
@@ -563,7 +579,8 @@ ls_status ls_cluster_reform_init(ls_cluster *cluster)
     if (!cluster->hosts || !cluster->cuts[0] || !cluster->cuts[1]) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of hosts");
     }
-    ls_host_side_init(&cluster->side, cluster->options.segment, 0);
+    ls_host_side_init(&cluster->side, cluster->options.segment, 0,
+                      cluster->options.start ? cluster->options.max_replacements : 0);
     cluster->epoch = cluster->control->epoch;
     return LS_OK;
 }

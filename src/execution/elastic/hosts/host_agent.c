@@ -180,7 +180,7 @@ static void replace_ranks(ls_host_agent *self)
 {
     uint32_t local;
     if (self->agent && !self->ended &&
-        ls_host_side_next_start(&self->side, self->replacements, ls_env_now_ns(self->env), &local) &&
+        ls_host_side_next_start(&self->side, ls_env_now_ns(self->env), &local) &&
         ls_agent_start_rank(self->agent, local) != LS_OK) {
         ls_log_warn("%s", ls_error_text());
         ls_host_side_lost(&self->side, local);
@@ -211,7 +211,7 @@ static void tick(void *context)
 static ls_status check_join(const ls_cluster_join *join, size_t run_file_bytes)
 {
     if (run_file_bytes != join->text_bytes || join->local_ranks < 1 ||
-        join->local_ranks > LS_LOCAL_RANKS_MAX || join->ranks > join->leaves ||
+        join->local_ranks > LS_LOCAL_RANKS_MAX || join->crew < 1 || join->ranks / join->crew > join->leaves ||
         join->leaves > LS_LEAVES_MAX || join->first_rank >= join->ranks ||
         join->local_ranks > join->ranks - join->first_rank) {
         return ls_fail(LS_ERR_INVALID,
@@ -252,6 +252,7 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
         .frozen_floats = join->frozen_floats,
         .exchange_bytes = join->exchange_bytes,
         .leaves = join->leaves,
+        .crew = join->crew,
         .ranks = join->ranks,
         .first_rank = join->first_rank,
         .local_ranks = join->local_ranks,
@@ -263,9 +264,8 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
     LS_TRY(ls_segment_create(&plan, &self->segment));
     self->control = self->segment.control;
     self->lease_ns = join->lease_ns;
-    ls_host_side_init(&self->side, &self->segment, join->host_index);
+    ls_host_side_init(&self->side, &self->segment, join->host_index, join->replacements);
     snprintf(self->control->coordinator, sizeof self->control->coordinator, "%s", self->address);
-    self->replacements = join->replacements;
     self->wait_ns = join->wait_ns;
     self->run = join->run;
     ls_segment_begin_at(&self->segment, join->step);

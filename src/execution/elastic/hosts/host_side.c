@@ -9,9 +9,11 @@
 
 static const uint64_t START_PAUSE_NS = 50 * 1000 * 1000;
 
-void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t host_index)
+void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t host_index,
+                       uint32_t replacements_max)
 {
-    *side = (ls_host_side){.segment = segment, .host_index = host_index};
+    *side =
+        (ls_host_side){.segment = segment, .host_index = host_index, .replacements_max = replacements_max};
 }
 
 /* The first rank of the host sets the standard: later ones are compared with it. */
@@ -30,12 +32,13 @@ bool ls_host_side_ready(ls_host_side *side, uint32_t local)
         return false;
     }
     side->lives[local] = true;
+    side->is_starting[local] = false;
     return true;
 }
 
 void ls_host_side_lost(ls_host_side *side, uint32_t local)
 {
-    side->lives[local] = false;
+    side->lives[local] = side->is_late[local] = side->is_starting[local] = false;
     side->is_empty[local] = true;
 }
 
@@ -52,18 +55,35 @@ bool ls_host_side_has_part(const ls_host_side *side, uint32_t local)
     return false;
 }
 
-/* Not while a fence is up: the next cut is being decided, and goes by the ranks that are there. */
-bool ls_host_side_next_start(ls_host_side *side, uint32_t most, uint64_t now_ns, uint32_t *local_out)
+/* It lives and works, or waits, with its part. */
+static bool is_bound(const ls_host_side *side, uint32_t local)
+{
+    return side->lives[local] && !side->is_late[local] && ls_host_side_has_part(side, local);
+}
+
+/* Whether the slot may get another process now. Without crews not while a fence is up: the next cut
+ * is being decided, and goes by the ranks that are there. */
+static bool may_start(const ls_host_side *side, uint32_t local)
+{
+    const ls_control *control = side->segment->control;
+    const bool fenced = atomic_load(&control->fence) > atomic_load(&control->team_epoch);
+    return side->is_empty[local] &&
+           (control->crew > 1 && fenced ? true : !fenced && !ls_host_side_has_part(side, local));
+}
+
+bool ls_host_side_next_start(ls_host_side *side, uint64_t now_ns, uint32_t *local_out)
 {
     const ls_control *control = side->segment->control;
     const uint32_t doublings = side->replaced < 8 ? side->replaced : 8;
-    if (side->replaced >= most || atomic_load(&control->fence) > atomic_load(&control->team_epoch) ||
+    if (side->replaced >= side->replacements_max ||
         (side->replaced > 0 && now_ns - side->started_ns < START_PAUSE_NS << doublings)) {
         return false;
     }
     for (uint32_t local = 0; local < control->local_ranks; local++) {
-        if (side->is_empty[local] && !ls_host_side_has_part(side, local)) {
+        if (may_start(side, local)) {
             side->is_empty[local] = false;
+            side->is_starting[local] = true;
+            side->is_late[local] = ls_host_side_has_part(side, local);
             side->replaced++;
             side->started_ns = now_ns;
             *local_out = local;
@@ -82,7 +102,7 @@ uint32_t ls_host_side_gathered(const ls_host_side *side)
     uint32_t least = atomic_load(&control->gather);
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         const uint32_t gathered = atomic_load(&control->slots[local].gathered);
-        if (side->lives[local] && ls_host_side_has_part(side, local) && gathered < least) {
+        if (is_bound(side, local) && gathered < least) {
             least = gathered;
         }
     }
@@ -125,10 +145,11 @@ void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out)
     }
     for (uint32_t local = 0; local < control->local_ranks; local++) {
         status.ranks += side->lives[local];
-        status.bound += side->lives[local] && ls_host_side_has_part(side, local);
+        status.bound += is_bound(side, local);
+        status.coming +=
+            side->is_starting[local] || (side->is_empty[local] && side->replaced < side->replacements_max);
         /* A rank without a part touches nothing. */
-        status.parked = status.parked && (!side->lives[local] || !ls_host_side_has_part(side, local) ||
-                                          ls_control_is_parked(control, local));
+        status.parked = status.parked && (!is_bound(side, local) || ls_control_is_parked(control, local));
     }
     /* A rank that was just let go still looks parked until it moves. */
     const bool goes_on = atomic_load(&control->hard) == 0 && status.finished < atomic_load(&control->limit);
@@ -161,7 +182,7 @@ static uint32_t next_living(const ls_host_side *side, uint32_t local)
     const uint32_t count = side->segment->control->local_ranks;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t other = (local + i) % count;
-        if (side->lives[other] && ls_host_side_has_part(side, other)) {
+        if (is_bound(side, other)) {
             return other;
         }
     }
@@ -257,4 +278,5 @@ void ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cut *held
         atomic_store(&control->held, cut->epoch);
     }
     ls_control_team(control, &team);
+    memset(side->is_late, 0, sizeof side->is_late);
 }

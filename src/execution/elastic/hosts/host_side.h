@@ -15,13 +15,18 @@ typedef struct ls_host_side {
     uint32_t host_index;               /* number in the table of hosts */
     bool lives[LS_LOCAL_RANKS_MAX];    /* local ranks that became ready and have not ended */
     bool is_empty[LS_LOCAL_RANKS_MAX]; /* lost and not replaced yet */
+    /* Started behind a fence, while the team in force names the one before it in this slot: it has
+     * no part before the next cut. */
+    bool is_late[LS_LOCAL_RANKS_MAX];
+    bool is_starting[LS_LOCAL_RANKS_MAX]; /* a replacement that is not ready yet */
     bool had_rank;
-    ls_preflight preflight; /* of the first rank that was ready */
-    uint32_t replaced;      /* replacements started so far */
-    uint64_t started_ns;    /* when the last of them was started */
+    ls_preflight preflight;              /* of the first rank that was ready */
+    uint32_t replaced, replacements_max; /* replacements started so far, and at most */
+    uint64_t started_ns;                 /* when the last of them was started */
 } ls_host_side;
 
-void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t host_index);
+void ls_host_side_init(ls_host_side *side, const ls_segment *segment, uint32_t host_index,
+                       uint32_t replacements_max);
 /* False: a replacement that was started from something else than the first rank here (the
  * program has changed, say). It does not count; kill it. */
 bool ls_host_side_ready(ls_host_side *side, uint32_t local);
@@ -36,10 +41,11 @@ void ls_host_side_status(const ls_host_side *side, ls_host_status *status_out);
 uint32_t ls_host_side_gathered(const ls_host_side *side);
 void ls_host_side_set_gathered(ls_host_side *side, uint32_t gathered);
 
-/* Whether a lost rank should be replaced now: at most `most` replacements in all, none while a
- * fence is up or the team in force still names the rank, each after a longer pause than the one
- * before. When true, the slot counts as taken. */
-bool ls_host_side_next_start(ls_host_side *side, uint32_t most, uint64_t now_ns, uint32_t *local_out);
+/* Whether a lost rank should be replaced now: at most replacements_max in all, each after a longer
+ * pause than the one before, and none while a fence is up or the team in force names the rank.
+ * With crews also behind a fence: the next cut may have to wait for it. When true, the slot counts
+ * as taken. */
+bool ls_host_side_next_start(ls_host_side *side, uint64_t now_ns, uint32_t *local_out);
 
 /* Raises a fence, or makes the one that is up harder or its limit later. An epoch that is not
  * above the team in force is out of date and has no effect. */

@@ -127,9 +127,39 @@ static bool ask_others(ls_workers *workers)
     return can;
 }
 
+/* The ranks of a stage share memory. */
+static ls_status check_host(const ls_workers_options *options, const char *host, uint32_t ranks)
+{
+    const ls_run_parallel *parallel = &options->session->run.parallel;
+    const uint32_t unit = ls_mesh_crew(ls_session_mesh(options->session));
+    return ranks % unit == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID,
+                         "%s has %u rank%s, but the ranks of a stage share memory (parallel.tensor %" PRIu64
+                         " * parallel.context %" PRIu64 "), so a host has a multiple of %u: change "
+                         "slots=N in the file of hosts (--local-ranks, --slots), or the mesh",
+                         host, ranks, ranks == 1 ? "" : "s", parallel->tensor, parallel->context, unit);
+}
+
+static ls_status check_hosts(const ls_workers_options *options)
+{
+    const ls_workers_hosts *hosts = options->hosts;
+    if (!hosts) {
+        return LS_OK;
+    }
+    LS_TRY(check_host(options, "this host", hosts->local_ranks));
+    for (uint32_t i = 0; hosts->others && i < hosts->other_count; i++) {
+        const char *name = hosts->others[i].name;
+        LS_TRY(check_host(options, ls_arena_printf(options->session->arena, "host %s", name),
+                          (uint32_t)hosts->others[i].slots));
+    }
+    return LS_OK;
+}
+
 ls_status ls_workers_create(const ls_workers_options *options, ls_workers **workers_out)
 {
     const ls_session *session = options->session;
+    LS_TRY(check_hosts(options));
     ls_workers *workers = calloc(1, sizeof *workers);
     if (!workers) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory to manage %u ranks", options->ranks);

@@ -74,7 +74,10 @@ static inline bool ls_workers_is_several(const ls_workers *workers)
 static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *workers)
 {
     const ls_run_file *run = &workers->options.session->run;
-    return (ls_reform_settings){.leaves = (uint32_t)run->train.leaves,
+    const ls_mesh mesh = ls_session_mesh(workers->options.session);
+    return (ls_reform_settings){.parts_max = (uint32_t)run->train.leaves * ls_mesh_crew(mesh),
+                                .crew = ls_mesh_crew(mesh),
+                                .stage_ranks = ls_mesh_crew(mesh),
                                 .min_ranks = (uint32_t)run->job.min_ranks,
                                 .zero = (uint32_t)run->parallel.zero,
                                 .shadow = run->parallel.shadow};
