@@ -5,9 +5,9 @@
  *   cost = earlier starts + devices * seconds * price of a device for an hour / 3600
  *
  * In a job of the queue, the queue tells the price and what the job has cost before this start
- * (LOCKSTEP_PRICE and LOCKSTEP_SPENT, engines/local/runner.h). Otherwise the price is job.price, and
- * the time log of the run has the cost of earlier starts. The run stops by itself at job.max_cost:
- * no daemon has to be there.
+ * (LOCKSTEP_PRICE and LOCKSTEP_SPENT, engines/local/runner.h). Otherwise the price is job.price,
+ * and the time log of the run has the cost of earlier starts. The run stops by itself at
+ * job.max_cost: no daemon has to be there.
  *
  * Pure but for ls_meter_open, which reads the environment. Used by one thread.
  */
@@ -31,8 +31,8 @@ typedef struct ls_meter {
 
 /*
  * begun_s: when this process began, monotonic. earlier_usd: cost of the starts in the time log.
- * Errors: LS_ERR_INVALID when there is a cap and no price, or when earlier starts, outside the queue,
- * have reached the cap.
+ * Errors: LS_ERR_INVALID when there is a cap and no price, or when earlier starts, outside the
+ * queue, have reached the cap.
  */
 LS_MUST_CHECK ls_status ls_meter_open(const ls_run_job *job, uint32_t devices, double begun_s,
                                       double earlier_usd, ls_meter *meter_out);

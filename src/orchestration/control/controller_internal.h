@@ -201,8 +201,9 @@ void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, 
                          const char *text);
 /* Hands a waiting job to an engine that decides, unless the job is held or waits for other jobs. */
 void ls_transitions_hand_over(ls_controller *c, ls_entry *entry);
-/* Holds a job that has not ended; a running one must be able to continue later. Lets it continue. */
+/* Holds a job that has not ended; a running one must be able to continue later. */
 void ls_transitions_hold(ls_controller *c, ls_entry *entry, ls_job_hold hold, const char *text);
+/* Lets a held job run again. */
 void ls_transitions_release(ls_controller *c, ls_entry *entry);
 /* Does so for all jobs that were waiting for other jobs until now. */
 void ls_transitions_hand_over_all(ls_controller *c);
@@ -328,8 +329,8 @@ void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry);
 void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost);
 /* Reports how busy its devices were since the last report. */
 void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
-/* The devices of a job, and since when they are not booked, by the clock of the queue; false: it has
- * none. */
+/* The devices of a job, and since when they are not booked, by the clock of the queue; false: it
+ * has none. */
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);
 /* The usage of an account up to now, its running jobs included. */
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Changes the terms of a waiting job: its time limit, its account, and what it waits for. Its cap may
- * change at any time; a run that goes by the old one ends there and continues by the new one.
+ * Changes the terms of a waiting job: its time limit, its account, and what it waits for. Its cap
+ * may change at any time; a run that goes by the old one ends there and continues by the new one.
  *
  * The terms are part of the request, so a change makes another request, parsed and checked as a new
  * one is, and the job takes it over. The store and a restart need to know nothing of it.

@@ -7,8 +7,8 @@
  *   budget of an account  for a calendar month (UTC); at it all jobs of the account are HELD
  *
  * Nothing here follows from events. Each turn compares costs with caps and budgets: jobs above are
- * stopped or held, jobs that were held for it and are below again may run. So a raised cap, a raised
- * budget, a lower price and a new month need no code of their own, and a daemon that died anywhere
+ * stopped or held, jobs that were held for it and are below again may run. So a raised cap, a
+ * raised budget, a lower price and a new month need no code of their own, and a daemon that died anywhere
  * continues.
  *
  * Training runs and the runners of jobs know their cap, too (engines/local/runner.h), and end by

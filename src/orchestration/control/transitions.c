@@ -477,7 +477,8 @@ static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_rep
         ended_at_limit(c, entry, report);
     } else if (report->exit_code == 0) {
         end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
-    } else if (job->cause == LS_CAUSE_BUDGET && report->exit_code == 75) { /* it can continue after all */
+    } else if (job->cause == LS_CAUSE_BUDGET && report->exit_code == 75) {
+        /* it can continue after all */
         job->held = true;
         wait_again(c, entry, LS_CAUSE_BUDGET, false, NULL);
     } else {

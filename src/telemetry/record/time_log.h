@@ -8,8 +8,9 @@
  *   {"start": 2, "begun": 1764000000.123456, "step": 812, "restored": 800, "unfinished_s": 0.03,
  *   "startup": 0.41, "compute": 93.2, ...}
  *
- * cost_usd is there when the price of a device is known. The last line is overwritten in place, at most every 100 ms, until it covers a slice of time (a
- * 256th of the start's age, at least 100 ms); then a new line follows. So a killed process leaves
+ * The member cost_usd is there when the price of a device is known. The last line is overwritten in
+ * place, at most every 100 ms, until it covers a slice of time (a 256th of the start's age, at
+ * least 100 ms); then a new line follows. So a killed process leaves
  * an account that is a tenth of a second old, or as old as its last kernel call was long, and a
  * week takes a few thousand lines. Each line is enough for the totals of its start; a torn or
  * damaged one only makes the picture coarser. The last line of a start that ended by itself has

@@ -18,8 +18,8 @@
  *    "group_signal": bool, "cpus", "umask", "log_max", "image", "image_options": [..],
  *    "price", "spent"}
  *
- * price: USD for a device and an hour; spent: USD that the job has cost before this start. A training
- * run learns them from LOCKSTEP_PRICE and LOCKSTEP_SPENT, and keeps job.max_cost itself
+ * price: USD for a device and an hour; spent: USD that the job has cost before this start. A
+ * training run learns them from LOCKSTEP_PRICE and LOCKSTEP_SPENT, and keeps job.max_cost itself.
  */
 #ifndef LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H
 #define LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H
