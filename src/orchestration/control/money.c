@@ -8,8 +8,8 @@
  *
  * Nothing here follows from events. Each turn compares costs with caps and budgets: jobs above are
  * stopped or held, jobs that were held for it and are below again may run. So a raised cap, a
- * raised budget, a lower price and a new month need no code of their own, and a daemon that died anywhere
- * continues.
+ * raised budget, a lower price and a new month need no code of their own, and a daemon that died
+ * anywhere continues.
  *
  * Training runs and the runners of jobs know their cap, too (engines/local/runner.h), and end by
  * themselves when it is reached. A job that ends within SLACK_S of its cap has reached it.
