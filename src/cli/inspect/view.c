@@ -15,6 +15,7 @@
 
 typedef struct view_settings {
     const char *listen, *logs;
+    bool log;
 } view_settings;
 
 static const ls_option view_options[] = {
@@ -33,6 +34,12 @@ static const ls_option view_options[] = {
      .default_text = "\"\"",
      .value_name = "PATTERN",
      .help = "show each file whose name matches, such as '*.log', as a run: lines of JSON, or of name=value"},
+    {.key = "log",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(view_settings, log),
+     .default_text = "false",
+     .help = "also keep metrics that programs of this user send by HTTP (POST /v1/runs/NAME/log), in "
+             "DIR/NAME/logged.jsonl of the first DIR"},
 };
 static const ls_option_table view_table = LS_OPTIONS(view_options);
 
@@ -74,7 +81,8 @@ static ls_status open_viewer(viewer *v, const ls_invocation *invocation)
                                            .call = ls_folders_call,
                                            .forget = forget,
                                            .may_read = may_read,
-                                           .has_names = true}};
+                                           .has_names = true,
+                                           .log_folder = settings->log ? ls_folders_log_folder : NULL}};
     LS_TRY(ls_api_create(&api, &v->api));
     for (size_t i = 0; i < 2; i++) {
         const int error = ls_env_signal_watch(v->env, i == 0 ? SIGINT : SIGTERM, stop, v);

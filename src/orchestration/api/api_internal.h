@@ -6,6 +6,7 @@
  *   exchange.c      one request: rights, route, arguments; the verbs it asks; its answer
  *   run_answers.c   what each kind of route makes of the answers of its verbs
  *   run_routes.c    runs with their metrics, and several of them compared
+ *   run_log_route.c metrics that programs send
  *   file_answers.c  files that a job wrote, read by workers: a disk that does not answer delays
  *                   only the requests for that file
  *   names.c         names of users, looked up by workers too
@@ -142,6 +143,15 @@ void ls_api_run_list(ls_api_exchange *exchange);
 void ls_api_run_show(ls_api_exchange *exchange);
 void ls_api_run_metrics(ls_api_exchange *exchange);
 void ls_api_run_compare(ls_api_exchange *exchange);
+/* Asks for the job of a run, by the id of the run; then asks[0] has it. */
+void ls_api_run_ask(ls_api_exchange *exchange, const char *id, ls_api_next then);
+
+/* ---- run_log_route.c ---- */
+
+void ls_api_run_log(ls_api_exchange *exchange);
+/* The file of the metrics that programs have sent for a job. folder, name: get their texts. The
+ * caller sets bytes and offset. */
+ls_user_file ls_api_logged_file(const ls_api *api, uint64_t job, ls_text *folder, char name[32]);
 
 /* ---- file_answers.c ---- */
 

@@ -499,6 +499,17 @@ static const ls_api_field run_metrics_out[] = {RUN_COLUMNS};
 static const ls_api_field compare_out[] = {
     OF("runs", LS_API_OBJECTS, run_metrics_out, "the runs, in the order in which they were named"),
 };
+static const ls_api_field run_log_in[] = {
+    RUN,
+    NEEDED(
+        LS_API_BODY, "points", LS_API_OBJECTS, 1, 10000,
+        "objects of names and numbers, each with the members step (default: one more than before) and time "
+        "(seconds since 1970; default: now), if known"),
+};
+static const ls_api_field run_log_out[] = {
+    OUT("run", LS_API_STRING, "id of the run"),
+    OUT("points", LS_API_INTEGER, "number of points kept"),
+};
 static const ls_api_field event_rows[] = {
     OUT("time", LS_API_NUMBER, "seconds since 1970"),
     SOME("event", LS_API_STRING, "for an event of the run: its name; its other members follow"),
@@ -653,6 +664,9 @@ static const ls_api_route routes[] = {
     {"GET", "/v1/runs/{run}/metrics", "run_metrics", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
      "Returns the metrics of a run, merged into a given number of columns.", FIELDS(run_metrics_in),
      FIELDS(run_metrics_out)},
+    {"POST", "/v1/runs/{run}/log", "run_log", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
+     "Keeps metrics that a program of any kind sends; only the owner of a job may log to it.",
+     FIELDS(run_log_in), FIELDS(run_log_out)},
     {"GET", "/v1/compare", "compare", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
      "Returns the metrics of several runs, all of which you may read.", FIELDS(compare_in),
      FIELDS(compare_out)},

@@ -497,6 +497,7 @@ static const recipe recipes[] = {
     {"run", .begin = ls_api_run_show},
     {"run_metrics", .begin = ls_api_run_metrics},
     {"compare", .begin = ls_api_run_compare},
+    {"run_log", .begin = ls_api_run_log},
     {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},
     {"metrics", NULL, {LS_VERB_SHOW}, 1, answer_metrics},
     {"events", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS}, 2, answer_events},

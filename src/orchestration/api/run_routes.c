@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     SLICE_BYTES = 512 * 1024, /* of one read: about two milliseconds of the loop */
@@ -42,11 +43,43 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* ---- reading a run's metrics ---- */
 
-/* The files of a run, one after the other; NULL: no more. */
-static const char *file_name(const ls_api_exchange *exchange, size_t index)
+/*
+ * The files of a run, one after the other: those that its row names, or metrics.jsonl of its folder
+ * and what programs have sent. False: no more. file_out: borrows from the exchange, and from
+ * `folder`.
+ */
+static bool find_file(const ls_api_exchange *exchange, size_t index, ls_user_file *file_out, ls_text *folder,
+                      char logged[32])
 {
-    const json_t *files = json_object_get(shown_job(exchange), "files");
-    return files ? json_string_value(json_array_get(files, index)) : index == 0 ? "metrics.jsonl" : NULL;
+    const json_t *job = shown_job(exchange), *files = json_object_get(job, "files");
+    *file_out = (ls_user_file){.folder = text_of(job, "run_dir"),
+                               .uid = (uint32_t)number_of(job, "uid", 0),
+                               .gid = (uint32_t)number_of(job, "gid", 0),
+                               .bytes = SLICE_BYTES};
+    if (files) {
+        file_out->name = json_string_value(json_array_get(files, index));
+        return file_out->name;
+    }
+    const bool is_trained = text_of(job, "run_dir")[0] != '\0';
+    if (index == 0 && is_trained) {
+        file_out->name = "metrics.jsonl";
+        return true;
+    }
+    ls_text_clear(folder);
+    *file_out = ls_api_logged_file(exchange->api, number_of(job, "job", 0), folder, logged);
+    file_out->bytes = SLICE_BYTES;
+    return index == is_trained;
+}
+
+/* The file that is read, and how far; false: there are no more. */
+static bool find_feed(const ls_api_exchange *exchange, ls_user_file *file_out, ls_text *folder,
+                      char logged[32])
+{
+    if (!find_file(exchange, exchange->file_at, file_out, folder, logged)) {
+        return false;
+    }
+    file_out->offset = ls_feed_from(ls_api_run_feed(exchange->run, file_out->name));
+    return true;
 }
 
 static void read_slice(ls_api_exchange *exchange);
@@ -60,15 +93,14 @@ static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
 }
 
 /* True: read on in this file. */
-static bool take_part(ls_api_exchange *exchange, const ls_user_file_answer *part)
+static bool take_part(ls_api_exchange *exchange, const ls_user_file *file, const ls_user_file_answer *part)
 {
     ls_api_run *run = exchange->run;
-    ls_feed *feed = ls_api_run_feed(run, file_name(exchange, exchange->file_at));
-    if (part->offset != ls_feed_from(feed)) {
+    if (part->offset != file->offset) {
         return true; /* another request has read on */
     }
-    const ls_feed_next next =
-        ls_feed_take(feed, &run->data, part->offset, part->data ? part->data : "", part->bytes, SLICE_BYTES);
+    const ls_feed_next next = ls_feed_take(ls_api_run_feed(run, file->name), &run->data, part->offset,
+                                           part->data ? part->data : "", part->bytes, SLICE_BYTES);
     if (next == LS_FEED_REWOUND) {
         ls_api_run_clear(run); /* cut back by a resume */
         exchange->file_at = 0;
@@ -78,20 +110,25 @@ static bool take_part(ls_api_exchange *exchange, const ls_user_file_answer *part
 
 static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *part)
 {
-    const bool is_missing = part->error == ENOENT;
-    const bool has_more = part->error == 0 && take_part(exchange, part);
+    ls_user_file file;
+    ls_text folder = {0};
+    char logged[32];
+    const bool has_file = find_feed(exchange, &file, &folder, logged);
+    LS_ASSERT(has_file);
+    const bool has_more = part->error == 0 && take_part(exchange, &file, part);
     const bool has_time = ls_env_now_ns(exchange->api->env) < exchange->give_up_ns;
-    if (is_missing && exchange->file_at == 0) {
-        ls_api_run_clear(exchange->run);
+    if (part->error == ENOENT && file.offset > 0) {
+        ls_api_run_clear(exchange->run); /* the run was started over */
     }
     exchange->file_at += !has_more;
-    if (part->error && !is_missing) {
+    if (part->error && part->error != ENOENT) {
         finish_reading(exchange, part->error, false);
-    } else if (has_time && file_name(exchange, exchange->file_at)) {
+    } else if (has_time && find_feed(exchange, &file, &folder, logged)) {
         read_slice(exchange);
     } else {
         finish_reading(exchange, 0, has_time);
     }
+    ls_text_release(&folder);
 }
 
 static void try_again(void *context)
@@ -105,20 +142,18 @@ static void try_again(void *context)
 static void read_slice(ls_api_exchange *exchange)
 {
     ls_api *api = exchange->api;
-    const json_t *job = shown_job(exchange);
     const uint64_t now_ns = ls_env_now_ns(api->env);
     if (!exchange->run) {
-        exchange->run = ls_api_runs_hold(api->runs, number_of(job, "job", 0));
+        exchange->run = ls_api_runs_hold(api->runs, number_of(shown_job(exchange), "job", 0));
     }
     if (exchange->run) {
-        const char *name = file_name(exchange, exchange->file_at);
-        const ls_user_file file = {.folder = text_of(job, "run_dir"),
-                                   .name = name,
-                                   .uid = (uint32_t)number_of(job, "uid", 0),
-                                   .gid = (uint32_t)number_of(job, "gid", 0),
-                                   .offset = ls_feed_from(ls_api_run_feed(exchange->run, name)),
-                                   .bytes = SLICE_BYTES};
+        ls_user_file file;
+        ls_text folder = {0};
+        char logged[32];
+        const bool has_file = find_feed(exchange, &file, &folder, logged);
+        LS_ASSERT(has_file);
         ls_api_exchange_read(exchange, &file, file.uid, take_slice);
+        ls_text_release(&folder);
     } else if (now_ns < exchange->give_up_ns) {
         exchange->again = ls_env_timer_set(api->env, WAIT_NS, try_again, exchange);
     } else {
@@ -181,9 +216,19 @@ static json_t *run_json(const ls_api *api, const json_t *job)
     return row;
 }
 
-static bool is_run(const json_t *job)
+/* A training run, or a program that has sent metrics; of other users' jobs, no uid is shown. */
+static bool is_run(const ls_api *api, const json_t *job)
 {
-    return text_of(job, "run_dir")[0] != '\0';
+    if (!json_object_get(job, "uid") || text_of(job, "run_dir")[0] || !api->home) {
+        return text_of(job, "run_dir")[0] != '\0';
+    }
+    ls_text folder = {0};
+    char name[32];
+    const ls_user_file file = ls_api_logged_file(api, number_of(job, "job", 0), &folder, name);
+    ls_text_printf(&folder, "/%s", file.name);
+    const bool is_there = access(ls_text_string(&folder), F_OK) == 0;
+    ls_text_release(&folder);
+    return is_there;
 }
 
 static void answer_runs(ls_api_exchange *exchange)
@@ -195,7 +240,7 @@ static void answer_runs(ls_api_exchange *exchange)
     const json_t *jobs = json_object_get(shown_job(exchange), "jobs");
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        if (is_run(job)) {
+        if (is_run(exchange->api, job)) {
             json_array_append_new(runs, run_json(exchange->api, job));
         }
     }
@@ -210,8 +255,7 @@ void ls_api_run_list(ls_api_exchange *exchange)
 
 /* ---- one run ---- */
 
-/* Asks for the job of a run: its number, or in a folder that is viewed, its name. */
-static void ask_run(ls_api_exchange *exchange, const char *id, ls_api_next then)
+void ls_api_run_ask(ls_api_exchange *exchange, const char *id, ls_api_next then)
 {
     char *end = NULL;
     errno = 0;
@@ -287,7 +331,7 @@ static void read_then_answer_metrics(ls_api_exchange *exchange)
 
 void ls_api_run_metrics(ls_api_exchange *exchange)
 {
-    ask_run(exchange, text_of(exchange->arguments, "run"), read_then_answer_metrics);
+    ls_api_run_ask(exchange, text_of(exchange->arguments, "run"), read_then_answer_metrics);
 }
 
 /* Files of a run that are shown as they are; what can't be read is null. */
@@ -367,7 +411,7 @@ static void read_then_answer_run(ls_api_exchange *exchange)
 
 void ls_api_run_show(ls_api_exchange *exchange)
 {
-    ask_run(exchange, text_of(exchange->arguments, "run"), read_then_answer_run);
+    ls_api_run_ask(exchange, text_of(exchange->arguments, "run"), read_then_answer_run);
 }
 
 /* ---- several runs ---- */
@@ -414,7 +458,7 @@ static void compare_next(ls_api_exchange *exchange)
     exchange->compared += bytes + (at[bytes] == ',');
     char *id = strndup(at, bytes);
     LS_ASSERT(id && "not enough memory for a name");
-    ask_run(exchange, id, read_compared);
+    ls_api_run_ask(exchange, id, read_compared);
     free(id);
 }
 

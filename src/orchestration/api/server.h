@@ -16,6 +16,7 @@
 #define LS_ORCHESTRATION_API_SERVER_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "env/env.h"
 #include "env/user/user_files.h"
 #include "orchestration/control/controller.h"
@@ -37,6 +38,9 @@ typedef struct ls_api_calls {
     /* Runs have names (LS_VERB_SHOW is asked with "run"), as in folders that are viewed; else the
      * id of a run is the number of its job. */
     bool has_names;
+    /* With has_names: the folder where metrics that are sent for a run are kept, as
+     * logged.jsonl. LS_ERR_INVALID: no name for a run. NULL: none are taken. */
+    ls_status (*log_folder)(void *context, const char *run, ls_text *folder_out);
 } ls_api_calls;
 
 enum {

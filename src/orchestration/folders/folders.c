@@ -127,11 +127,16 @@ static json_t *event_files(char **names, size_t count)
 /* True: the folder is a run, and what lies below it is its own. */
 static bool take_folder(ls_folders *f, const char *path, char **names, size_t count)
 {
+    json_t *own = json_array(); /* in this order */
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(names[i], "metrics.jsonl") == 0) {
-            add_run(f, path, ls_path_basename(path), json_pack("[s]", names[i]), false);
-            return true;
+        if (strcmp(names[i], "logged.jsonl") == 0 || strcmp(names[i], "metrics.jsonl") == 0) {
+            json_array_insert_new(own, names[i][0] == 'm' ? 0 : json_array_size(own), json_string(names[i]));
         }
+    }
+    const bool is_own = json_array_size(own) > 0;
+    add_run(f, path, ls_path_basename(path), own, false);
+    if (is_own) {
+        return true;
     }
     add_run(f, path, ls_path_basename(path), event_files(names, count), false);
     for (size_t i = 0; i < count && f->logs[0]; i++) {
@@ -410,6 +415,37 @@ void ls_folders_call(void *folders, const ls_caller *caller, ls_verb verb, const
     }
     reply(reply_context, status, answer);
     json_decref(answer);
+}
+
+/* ---- metrics that are sent ---- */
+
+static bool is_id(const char *id)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    const size_t bytes = strlen(id);
+    return bytes > 0 && bytes <= 100 && strspn(id, letters) == bytes && id[0] != '.' && id[0] != '-';
+}
+
+ls_status ls_folders_log_folder(void *folders, const char *run, ls_text *folder_out)
+{
+    ls_folders *f = folders;
+    refresh(f);
+    for (size_t i = 0; i < f->count; i++) {
+        if (strcmp(f->runs[i].id, run) == 0 && !f->runs[i].is_file) {
+            ls_text_append(folder_out, f->runs[i].path);
+            return LS_OK;
+        }
+    }
+    if (!is_id(run)) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "'%.64s' is no name for a run: use up to 100 letters, digits and ._-, and begin with a "
+            "letter, a digit or _",
+            run);
+    }
+    ls_text_printf(folder_out, "%s/%s", f->paths[0], run);
+    f->scanned_s = 0; /* it is new: look at once */
+    return LS_OK;
 }
 
 /* ---- life ---- */

@@ -19,6 +19,7 @@
 #ifndef LS_ORCHESTRATION_FOLDERS_FOLDERS_H
 #define LS_ORCHESTRATION_FOLDERS_FOLDERS_H
 
+#include "base/text.h"
 #include "orchestration/control/controller.h"
 
 enum {
@@ -33,6 +34,13 @@ typedef struct ls_folders ls_folders;
 LS_MUST_CHECK ls_status ls_folders_create(const char *const *paths, size_t count, const char *logs,
                                           ls_folders **folders_out);
 void ls_folders_destroy(ls_folders *folders);
+
+/*
+ * The folder where metrics that a program sends for a run are kept, as logged.jsonl: that of
+ * the run, or a new one in the first path (which the caller makes). Errors: LS_ERR_INVALID: no name
+ * for a run.
+ */
+ls_status ls_folders_log_folder(void *folders, const char *run, ls_text *folder_out);
 
 size_t ls_folders_count(const ls_folders *folders);
 

@@ -11,11 +11,17 @@
 
 /* ---- numbers ---- */
 
+static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
+                                1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20};
+
 /* DIGITS * 10^-places, as short as it goes. */
 static void append_scaled(ls_text *text, double digits, int places)
 {
-    char all[32];
-    const int count = snprintf(all, sizeof all, "%.0f", fabs(digits));
+    char room[24], *all = room + sizeof room;
+    int count = 0;
+    for (uint64_t left = (uint64_t)fabs(digits); left > 0 || count == 0; left /= 10, count++) {
+        *--all = (char)('0' + left % 10);
+    }
     ls_text_append(text, digits < 0 ? "-" : "");
     if (places == 0) {
         ls_text_append_bytes(text, all, (size_t)count);
@@ -27,7 +33,7 @@ static void append_scaled(ls_text *text, double digits, int places)
         ls_text_append_bytes(text, "0.0000", 2 + (size_t)(places - count));
         ls_text_append_bytes(text, all, (size_t)count);
     } else {
-        ls_text_printf(text, "%se-%d", all, places);
+        ls_text_printf(text, "%.*se-%d", count, all, places);
     }
 }
 
@@ -39,8 +45,6 @@ static void append_scaled(ls_text *text, double digits, int places)
  */
 static void append_number(ls_text *text, double value)
 {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
-                                    1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20};
     const bool is_float = fabs(value) < FLT_MAX && (double)(float)value == value;
     for (int places = 0; places < 20; places++) {
         const double whole = nearbyint(value * powers[places]);
@@ -64,8 +68,7 @@ static void append_rounded(ls_text *text, double value)
         ls_text_printf(text, "%.7g", value);
         return;
     }
-    const double scale = pow(10.0, places);
-    append_number(text, nearbyint(value * scale) / scale);
+    append_scaled(text, nearbyint(value * powers[places]), places);
 }
 
 /* ---- columns ---- */
