@@ -112,7 +112,7 @@ endif()
 if(TARGET ls_orchestration)
   ls_embed(ls_orchestration ls_slurm_templates ${PROJECT_SOURCE_DIR}/src/orchestration/engines/slurm/script.sh.in)
 endif()
-file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/web/*.html ${PROJECT_SOURCE_DIR}/web/*.css)
+file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/web/*.html ${PROJECT_SOURCE_DIR}/web/*.css ${PROJECT_SOURCE_DIR}/web/*.js)
 ls_embed(ls_base ls_web_files ${web_files})
 
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)

@@ -2,6 +2,7 @@
 #include "base/web.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,6 +27,29 @@ void ls_web_append(const char *file, const ls_values *values, ls_text *text)
         ls_text_append_escaped(text, ls_error_text());
         ls_text_append(text, "</p>\n");
     }
+}
+
+ls_values *ls_web_begin(ls_arena *arena, const char *page, bool has_queue)
+{
+    ls_values *values = ls_values_create(arena);
+    ls_values_text(values, "page", page);
+    ls_values_text(values, "version", LS_VERSION);
+    ls_values_flag(values, "has_queue", has_queue);
+    ls_web_time(values, "now", ls_clock_wall_s(), "%Y-%m-%d %H:%M:%S UTC");
+    return values;
+}
+
+const ls_embedded_file *ls_web_find(const char *path, const char **type_out)
+{
+    static const char *const files[][2] = {{"/style.css", "text/css; charset=utf-8"},
+                                           {"/page.js", "text/javascript; charset=utf-8"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (strcmp(path, files[i][0]) == 0) {
+            *type_out = files[i][1];
+            return ls_embedded_find(ls_web_files, path + 1);
+        }
+    }
+    return NULL;
 }
 
 ls_values *ls_web_tile(ls_values *page, const char *large, const char *small)

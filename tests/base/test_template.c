@@ -189,13 +189,18 @@ static void template_of_an_unknown_name_is_refused(void **state)
 static void web_files_are_whole_pages(void **state)
 {
     (void)state;
-    assert_non_null(ls_embedded_find(ls_web_files, "style.css"));
+    const char *type = NULL;
+    assert_non_null(ls_web_find("/style.css", &type));
+    assert_string_equal(type, "text/css; charset=utf-8");
+    assert_non_null(ls_web_find("/page.js", &type));
+    assert_null(ls_web_find("/run.html", &type)); /* a template is no page */
     for (const ls_embedded_file *file = ls_web_files; file->name; file++) {
-        assert_null(strstr(file->text, "<script"));
-        assert_null(strstr(file->text, "src="));
+        assert_null(strstr(file->text, "<script>"));
+        assert_null(strstr(file->text, "innerHTML"));
         assert_null(strstr(file->text, "url("));
-        assert_null(strstr(file->text, "style=\""));
-        if (strstr(file->text, "{{>head.html}}")) {
+        assert_null(strstr(file->text, " style=\""));
+        assert_null(strstr(file->text, " onclick"));
+        if (strstr(file->text, "head.html}}")) {
             assert_true(strstr(file->text, "</html>") || strstr(file->text, "_foot.html}}"));
         }
     }

@@ -14,10 +14,15 @@ enum { STREAM_BLOCK_BYTES = 16 * 1024 }; /* size of one read of a stream by the 
 
 /* ---- answers ---- */
 
-static const char content_policy[] = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-                                     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/* A page loads style sheet, script, figures and data from here alone. A figure (SVG) has its style
+ * inside, and loads and runs nothing. */
+static const char page_policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+static const char figure_policy[] = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+                                    "form-action 'none'; frame-ancestors 'none'";
 
-static void respond(ls_http_exchange *r, unsigned code, struct MHD_Response *response)
+static void respond(ls_http_exchange *r, unsigned code, const char *policy, struct MHD_Response *response)
 {
     LS_ASSERT(response && "not enough memory for an answer");
     LS_ASSERT(!r->response);
@@ -26,7 +31,7 @@ static void respond(ls_http_exchange *r, unsigned code, struct MHD_Response *res
     mhd->add_response_header(response, "X-Frame-Options", "DENY");
     mhd->add_response_header(response, "Referrer-Policy", "no-referrer");
     mhd->add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
-    mhd->add_response_header(response, "Content-Security-Policy", content_policy);
+    mhd->add_response_header(response, "Content-Security-Policy", policy);
     mhd->add_response_header(response, "Cache-Control", "no-store");
     if (code == 401) {
         mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
@@ -54,7 +59,8 @@ void ls_http_exchange_reply(ls_http_exchange *r, const ls_http_reply *reply)
     if (reply->header) {
         mhd->add_response_header(response, reply->header, reply->value);
     }
-    respond(r, reply->code, response);
+    const bool is_figure = reply->type && strncmp(reply->type, "image/svg", 9) == 0;
+    respond(r, reply->code, is_figure ? figure_policy : page_policy, response);
 }
 
 bool ls_http_exchange_move_token(ls_http_exchange *r)
@@ -71,7 +77,7 @@ bool ls_http_exchange_move_token(ls_http_exchange *r)
              strcmp(guard->scheme, "https") == 0 ? "; Secure" : "");
     mhd->add_response_header(response, "Set-Cookie", cookie);
     mhd->add_response_header(response, "Location", r->target);
-    respond(r, 303, response);
+    respond(r, 303, page_policy, response);
     return true;
 }
 
@@ -160,7 +166,7 @@ ls_http_stream *ls_http_exchange_stream(ls_http_exchange *r, const char *type,
     LS_ASSERT(response && "not enough memory for a stream");
     mhd->add_response_header(response, "Content-Type", type);
     r->stream = s;
-    respond(r, 200, response);
+    respond(r, 200, page_policy, response);
     return s;
 }
 

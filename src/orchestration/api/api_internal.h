@@ -7,6 +7,7 @@
  *   run_answers.c   what each kind of route makes of the answers of its verbs
  *   run_routes.c    runs with their metrics, and several of them compared
  *   run_log_route.c metrics that programs send
+ *   page_routes.c   the pages of runs, what they refer to, and notes
  *   file_answers.c  files that a job wrote, read by workers: a disk that does not answer delays
  *                   only the requests for that file
  *   names.c         names of users, looked up by workers too
@@ -82,6 +83,7 @@ struct ls_api_exchange {
     /* Of a comparison: the answer so far, and where in the list of runs it is. */
     ls_text text;
     size_t compared, compared_count;
+    struct ls_api_page *page; /* page_routes.c; owned, NULL: none */
 };
 
 typedef struct ls_api_streams ls_api_streams;
@@ -152,6 +154,25 @@ void ls_api_run_log(ls_api_exchange *exchange);
 /* The file of the metrics that programs have sent for a job. folder, name: get their texts. The
  * caller sets bytes and offset. */
 ls_user_file ls_api_logged_file(const ls_api *api, uint64_t job, ls_text *folder, char name[32]);
+
+/* Reads the metrics of the run that asks[0] shows: exchange->run holds them. */
+void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then);
+/* A row of /v1/runs, from one of the queue and what was read of the run. A new object. */
+json_t *ls_api_run_row(const ls_api *api, const json_t *job);
+/* The answer of /v1/runs, from one of LS_VERB_LIST. A new object. */
+json_t *ls_api_run_rows(const ls_api *api, const json_t *list);
+
+/* ---- page_routes.c ---- */
+
+void ls_api_page_run(ls_api_exchange *exchange);
+void ls_api_page_chart(ls_api_exchange *exchange);
+void ls_api_page_time(ls_api_exchange *exchange);
+void ls_api_page_compare(ls_api_exchange *exchange);
+void ls_api_page_compare_chart(ls_api_exchange *exchange);
+void ls_api_page_file(ls_api_exchange *exchange);
+void ls_api_page_notes(ls_api_exchange *exchange);
+/* NULL: nothing. */
+void ls_api_page_destroy(ls_api *api, struct ls_api_page *page);
 
 /* ---- file_answers.c ---- */
 

@@ -510,6 +510,26 @@ static const ls_api_field run_log_out[] = {
     OUT("run", LS_API_STRING, "id of the run"),
     OUT("points", LS_API_INTEGER, "number of points kept"),
 };
+static const ls_api_field notes_in[] = {
+    RUN,
+    NEEDED(LS_API_BODY, "note", LS_API_STRING, 0, 65536, "text about the run; it replaces the one before"),
+    NEEDED(LS_API_BODY, "tags", LS_API_STRINGS, 0, 32,
+           "words about the run, of at most 64 bytes each, without spaces and commas"),
+};
+static const ls_api_field notes_out[] = {
+    OUT("run", LS_API_STRING, "id of the run"),
+    OUT("note", LS_API_STRING, "text about the run"),
+    OUT("tags", LS_API_STRINGS, "words about the run"),
+};
+#define KEY NEEDED(LS_API_QUERY, "key", LS_API_STRING, 1, 256, "name of a metric")
+static const ls_api_field run_chart_in[] = {RUN, KEY};
+static const ls_api_field compare_page_in[] = {
+    IN(LS_API_QUERY, "runs", LS_API_STRING, 0, 4096, "ids of the runs to compare, with commas"),
+};
+static const ls_api_field compare_chart_in[] = {
+    NEEDED(LS_API_QUERY, "runs", LS_API_STRING, 1, 4096, "ids of the runs, with commas"),
+    KEY,
+};
 static const ls_api_field event_rows[] = {
     OUT("time", LS_API_NUMBER, "seconds since 1970"),
     SOME("event", LS_API_STRING, "for an event of the run: its name; its other members follow"),
@@ -670,6 +690,9 @@ static const ls_api_route routes[] = {
     {"GET", "/v1/compare", "compare", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
      "Returns the metrics of several runs, all of which you may read.", FIELDS(compare_in),
      FIELDS(compare_out)},
+    {"POST", "/v1/runs/{run}/notes", "notes", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
+     "Writes the notes and tags of a run into its folder; only if the folder belongs to the server's user.",
+     FIELDS(notes_in), FIELDS(notes_out)},
     {"POST", "/v1/jobs/{job}/cancel", "cancel", LS_API_VERB, LS_VERB_CANCEL, LS_API_OF_JOB,
      "Ends a job; a training run saves first.", FIELDS(job_only), FIELDS(changed_out)},
     {"POST", "/v1/jobs/{job}/hold", "hold", LS_API_VERB, LS_VERB_HOLD, LS_API_OF_JOB,
@@ -734,6 +757,20 @@ static const ls_api_route routes[] = {
      FIELDS(ended_in), NULL, 0},
     {"GET", "/jobs/{job}", "job_page", LS_API_PAGE, LS_VERBS, LS_API_OF_JOB, "Shows one job as a page.",
      FIELDS(job_only), NULL, 0},
+    {"GET", "/runs/{run}", "run_page", LS_API_PAGE, LS_VERBS, LS_API_OF_JOB,
+     "Shows one training run as a page.", FIELDS(run_only), NULL, 0},
+    {"GET", "/runs/{run}/chart.svg", "run_chart", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
+     "Draws a metric of a run.", FIELDS(run_chart_in), NULL, 0},
+    {"GET", "/runs/{run}/time.svg", "run_time", LS_API_FILE, LS_VERBS, LS_API_OF_JOB,
+     "Draws where the time of a run went.", FIELDS(run_only), NULL, 0},
+    {"GET", "/compare", "compare_page", LS_API_PAGE, LS_VERBS, LS_API_ANYBODY,
+     "Shows all training runs as a page, and some of them compared.", FIELDS(compare_page_in), NULL, 0},
+    {"GET", "/compare.svg", "compare_chart", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
+     "Draws a metric of several runs, all of which you may read.", FIELDS(compare_chart_in), NULL, 0},
+    {"GET", "/style.css", "style", LS_API_FILE, LS_VERBS, LS_API_OPEN,
+     "Returns the style sheet of the pages.", NULL, 0, NULL, 0},
+    {"GET", "/page.js", "script", LS_API_FILE, LS_VERBS, LS_API_OPEN, "Returns the script of the pages.",
+     NULL, 0, NULL, 0},
     {"GET", "/openapi.json", "openapi", LS_API_OPENAPI, LS_VERBS, LS_API_ANYBODY,
      "Returns this table as OpenAPI 3.1.", NULL, 0, NULL, 0},
 };

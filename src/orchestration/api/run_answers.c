@@ -212,7 +212,7 @@ static void wait_for_history(void *context)
 }
 
 /* The history was read to its present end, or as far as time allowed. error: errno; 0: none. */
-static void history_is_read(ls_api_exchange *exchange, int error, bool is_whole);
+static void answer_history(ls_api_exchange *exchange, int error, bool is_whole);
 
 static void take_history(ls_api_exchange *exchange, const ls_user_file_answer *part)
 {
@@ -226,7 +226,7 @@ static void take_history(ls_api_exchange *exchange, const ls_user_file_answer *p
     if (has_more && ls_env_now_ns(exchange->api->env) < exchange->give_up_ns) {
         read_history(exchange);
     } else {
-        history_is_read(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
+        answer_history(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
     }
 }
 
@@ -248,7 +248,7 @@ static void read_history(ls_api_exchange *exchange)
     } else if (now_ns < exchange->give_up_ns) {
         exchange->again = ls_env_timer_set(api->env, HISTORY_WAIT_NS, wait_for_history, exchange);
     } else {
-        history_is_read(exchange, EAGAIN, false);
+        answer_history(exchange, EAGAIN, false);
     }
 }
 
@@ -362,7 +362,7 @@ static void answer_page(ls_api_exchange *exchange)
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
 
-/* A job's page reads history, events and log one after the other; what can't be read is left out,
+/* A job's page reads events and log one after the other; what can't be read is left out,
  * and the page says so. */
 static void note_trouble(ls_api_exchange *exchange, int error)
 {
@@ -376,18 +376,15 @@ static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer
     size_t at = log->bytes > 0 ? ls_api_tail_at(log->data, log->bytes, LINES) : 0;
     at = log->bytes - at > BYTES ? log->bytes - BYTES : at;
     json_t *events = all_events(exchange, PAGE_EVENTS);
-    json_t *metrics = exchange->history ? ls_api_history_json(exchange->history, 0, 600) : NULL;
     ls_text page = {0};
     ls_page_job(
         &(ls_page_job_answers){.job = exchange->asks[0].answer,
                                .events = events,
                                .why = exchange->asks[2].status == 200 ? exchange->asks[2].answer : NULL,
-                               .metrics = metrics,
                                .log = log->bytes > 0 ? log->data + at : NULL,
                                .log_bytes = log->bytes - at,
                                .trouble = exchange->trouble ? strerror(exchange->trouble) : NULL},
         ls_env_wall_s(exchange->api->env), &page);
-    json_decref(metrics);
     json_decref(events);
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
@@ -400,16 +397,6 @@ static void take_page_events(ls_api_exchange *exchange, const ls_user_file_answe
     read_log_file(exchange, "log", true, LOG_BYTES, LOG_BYTES, finish_job_page);
 }
 
-static void history_is_read(ls_api_exchange *exchange, int error, bool is_whole)
-{
-    if (exchange->route->kind == LS_API_FILE) {
-        answer_history(exchange, error, is_whole);
-        return;
-    }
-    note_trouble(exchange, error);
-    read_run_events(exchange, take_page_events);
-}
-
 static void answer_job_page(ls_api_exchange *exchange)
 {
     /* The third verb is `why`, which fails for a job that does not wait: then it is left out. */
@@ -418,7 +405,7 @@ static void answer_job_page(ls_api_exchange *exchange)
     const bool is_well = ls_api_exchange_is_well(exchange);
     exchange->ask_count = asked;
     if (is_well) {
-        read_history(exchange);
+        read_run_events(exchange, take_page_events);
     }
 }
 
@@ -441,6 +428,10 @@ static void ask_ended_page(ls_api_exchange *exchange)
 
 static void ask_page(ls_api_exchange *exchange)
 {
+    if (exchange->api->calls.has_names) {
+        ls_api_page_compare(exchange); /* there is no queue */
+        return;
+    }
     ls_api_exchange_ask(exchange, LS_VERB_STATUS, NULL);
     ls_api_exchange_ask(exchange, LS_VERB_NODES, NULL);
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_object());
@@ -498,6 +489,14 @@ static const recipe recipes[] = {
     {"run_metrics", .begin = ls_api_run_metrics},
     {"compare", .begin = ls_api_run_compare},
     {"run_log", .begin = ls_api_run_log},
+    {"notes", .begin = ls_api_page_notes},
+    {"run_page", .begin = ls_api_page_run},
+    {"run_chart", .begin = ls_api_page_chart},
+    {"run_time", .begin = ls_api_page_time},
+    {"compare_page", .begin = ls_api_page_compare},
+    {"compare_chart", .begin = ls_api_page_compare_chart},
+    {"style", .begin = ls_api_page_file},
+    {"script", .begin = ls_api_page_file},
     {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},
     {"metrics", NULL, {LS_VERB_SHOW}, 1, answer_metrics},
     {"events", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS}, 2, answer_events},

@@ -161,8 +161,7 @@ static void read_slice(ls_api_exchange *exchange)
     }
 }
 
-/* Reads the metrics of the run that asks[0] shows, then calls `then`: exchange->run holds them. */
-static void read_metrics(ls_api_exchange *exchange, ls_api_next then)
+void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then)
 {
     exchange->then_run = then;
     exchange->give_up_ns = ls_env_now_ns(exchange->api->env) + READ_S * NS_PER_S;
@@ -195,8 +194,7 @@ static double cost_of(const json_t *job)
     return json_is_number(cost) ? json_number_value(cost) : NAN;
 }
 
-/* A new object, from a row of the queue and what was read of the run. */
-static json_t *run_json(const ls_api *api, const json_t *job)
+json_t *ls_api_run_row(const ls_api *api, const json_t *job)
 {
     const uint64_t number = number_of(job, "job", 0);
     const ls_api_run *run = ls_api_runs_find(api->runs, number);
@@ -231,20 +229,24 @@ static bool is_run(const ls_api *api, const json_t *job)
     return is_there;
 }
 
-static void answer_runs(ls_api_exchange *exchange)
+json_t *ls_api_run_rows(const ls_api *api, const json_t *list)
 {
-    if (!ls_api_exchange_is_well(exchange)) {
-        return;
-    }
     json_t *runs = json_array();
-    const json_t *jobs = json_object_get(shown_job(exchange), "jobs");
+    const json_t *jobs = json_object_get(list, "jobs");
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        if (is_run(exchange->api, job)) {
-            json_array_append_new(runs, run_json(exchange->api, job));
+        if (is_run(api, job)) {
+            json_array_append_new(runs, ls_api_run_row(api, job));
         }
     }
-    ls_api_exchange_json(exchange, 200, json_pack("{s:o}", "runs", runs));
+    return json_pack("{s:o}", "runs", runs);
+}
+
+static void answer_runs(ls_api_exchange *exchange)
+{
+    if (ls_api_exchange_is_well(exchange)) {
+        ls_api_exchange_json(exchange, 200, ls_api_run_rows(exchange->api, shown_job(exchange)));
+    }
 }
 
 void ls_api_run_list(ls_api_exchange *exchange)
@@ -300,7 +302,7 @@ static ls_metrics_question question_of(const ls_api_exchange *exchange, size_t p
 static void append_head(const ls_api_exchange *exchange, ls_text *text)
 {
     const ls_run_metrics *data = &exchange->run->data;
-    json_t *row = run_json(exchange->api, shown_job(exchange));
+    json_t *row = ls_api_run_row(exchange->api, shown_job(exchange));
     char *id = json_dumps(json_object_get(row, "id"), JSON_ENCODE_ANY);
     ls_text_printf(text,
                    "{\"run\":%s,\"is_whole\":%s,\"refused\":%" PRIu64 ",\"cut\":%" PRIu64 ",\"keys\":", id,
@@ -325,7 +327,7 @@ static void answer_run_metrics(ls_api_exchange *exchange)
 static void read_then_answer_metrics(ls_api_exchange *exchange)
 {
     if (ls_api_exchange_is_well(exchange)) {
-        read_metrics(exchange, answer_run_metrics);
+        ls_api_read_run(exchange, answer_run_metrics);
     }
 }
 
@@ -392,7 +394,7 @@ static void answer_run(ls_api_exchange *exchange)
     if (!is_read(exchange)) {
         return;
     }
-    exchange->row = run_json(exchange->api, shown_job(exchange));
+    exchange->row = ls_api_run_row(exchange->api, shown_job(exchange));
     ls_text names = {0};
     ls_run_metrics_append_names(&exchange->run->data, &names);
     json_object_set_new(exchange->row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
@@ -405,7 +407,7 @@ static void answer_run(ls_api_exchange *exchange)
 static void read_then_answer_run(ls_api_exchange *exchange)
 {
     if (ls_api_exchange_is_well(exchange)) {
-        read_metrics(exchange, answer_run);
+        ls_api_read_run(exchange, answer_run);
     }
 }
 
@@ -435,7 +437,7 @@ static void answer_compared(ls_api_exchange *exchange)
 static void read_compared(ls_api_exchange *exchange)
 {
     if (ls_api_exchange_is_well(exchange)) {
-        read_metrics(exchange, answer_compared);
+        ls_api_read_run(exchange, answer_compared);
     }
 }
 

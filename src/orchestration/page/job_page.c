@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFRESH_S = 5, CHART_WIDTH = 1000, CHART_HEIGHT = 300 };
+enum { REFRESH_S = 5 };
 
 static bool has_ended(const json_t *job)
 {
@@ -95,44 +95,6 @@ static void set_why(const json_t *why, double now_s, ls_values *page)
     }
 }
 
-/* ---- the curve of the loss ---- */
-
-static size_t column_of(const json_t *metrics, const char *name)
-{
-    const json_t *columns = json_object_get(metrics, "columns");
-    for (size_t i = 0; i < json_array_size(columns); i++) {
-        if (strcmp(json_string_value(json_array_get(columns, i)), name) == 0) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-static double cell_of(const json_t *point, size_t column)
-{
-    const json_t *cell = json_array_get(point, column);
-    return json_is_number(cell) ? json_number_value(cell) : NAN;
-}
-
-static void add_curve(ls_arena *arena, const json_t *metrics, ls_values *page)
-{
-    const json_t *points = json_object_get(metrics, "points");
-    const size_t count = json_array_size(points), loss_column = column_of(metrics, "loss");
-    double *x = ls_arena_new(arena, double, count), *loss = ls_arena_new(arena, double, count);
-    if (count == 0) {
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *point = json_array_get(points, i);
-        x[i] = cell_of(point, 0);
-        loss[i] = cell_of(point, loss_column);
-    }
-    const ls_svg_series series = {.name = "loss", .x = x, .y = loss, .count = count};
-    const ls_svg_chart chart = {
-        .x_label = "step", .y_label = "loss (nats)", .series = &series, .series_count = 1};
-    ls_web_chart(ls_values_add(page, "loss"), &chart, CHART_WIDTH, CHART_HEIGHT);
-}
-
 /* ---- events ---- */
 
 /* A change of state, or an event of the run: its name, and the whole of it as JSON. */
@@ -175,7 +137,7 @@ void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text
     const json_t *job = answers->job, *events = json_object_get(answers->events, "events");
     const char *state = ls_page_string(job, "state");
     const char *title = ls_arena_printf(&arena, "Job %" PRId64 ": %.32s", ls_page_integer(job, "job"), state);
-    ls_values *page = ls_page_create(&arena, title, has_ended(job) ? 0 : REFRESH_S, now_s);
+    ls_values *page = ls_page_create(&arena, title, has_ended(job) ? 0 : REFRESH_S);
     set_head(job, page);
     add_tiles(&arena, job, now_s, page);
     ls_values_flag(page, "is_waiting", ls_page_is_waiting(state) && answers->why);
@@ -183,9 +145,7 @@ void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text
         set_why(answers->why, now_s, page);
     }
     ls_values_cut(page, "trouble", answers->trouble ? answers->trouble : "", 100);
-    if (answers->metrics) {
-        add_curve(&arena, answers->metrics, page);
-    }
+    ls_values_flag(page, "has_run", json_is_string(json_object_get(job, "run_dir")));
     if (answers->log) {
         ls_values_bytes(page, "log", answers->log, answers->log_bytes);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pages of the queue and of a job (web/queue.html, ended.html, job.html). A browser reloads them
- * every few seconds.
+ * Pages of the queue and of a job (web/queue.html, ended.html, job.html). The script loads them
+ * again when an event tells that something has changed; a browser without script does so every few
+ * seconds.
  *
  * They are made from the JSON answers of verbs alone, so they show exactly what the API shows: of
  * other people's jobs, the number, state, account and ranks. Names and texts may be hostile; the
@@ -23,9 +24,8 @@ typedef struct ls_page_queue_answers {
 
 typedef struct ls_page_job_answers {
     const json_t *job, *events;
-    const json_t *why;     /* NULL: not known */
-    const json_t *metrics; /* as /v1/jobs/N/metrics; NULL: none */
-    const char *log;       /* the end of its log; NULL: none */
+    const json_t *why; /* NULL: not known */
+    const char *log;   /* the end of its log; NULL: none */
     size_t log_bytes;
     const char *trouble; /* why some of its files could not be read; NULL: all could */
 } ls_page_job_answers;

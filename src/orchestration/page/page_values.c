@@ -30,15 +30,13 @@ void ls_page_set_integer(ls_values *values, const json_t *object, const char *ke
     ls_values_printf(values, key, "%" PRId64, ls_page_integer(object, key));
 }
 
-ls_values *ls_page_create(ls_arena *arena, const char *title, int refresh_s, double now_s)
+ls_values *ls_page_create(ls_arena *arena, const char *title, int refresh_s)
 {
-    ls_values *page = ls_values_create(arena);
-    ls_values_text(page, "page", "queue");
+    ls_values *page = ls_web_begin(arena, "queue", true);
     ls_values_text(page, "title", title);
     if (refresh_s > 0) {
         ls_values_printf(page, "refresh", "%d", refresh_s);
     }
-    ls_web_time(page, "now", now_s, "%Y-%m-%d %H:%M:%S UTC");
     return page;
 }
 

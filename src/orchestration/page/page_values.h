@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* The values of the head and foot. refresh_s: seconds until a browser loads the page again; 0: it
- * does not. */
-ls_values *ls_page_create(ls_arena *arena, const char *title, int refresh_s, double now_s);
+/* The values of the head and foot. refresh_s: seconds until a browser without script loads the page
+ * again; 0: it does not. */
+ls_values *ls_page_create(ls_arena *arena, const char *title, int refresh_s);
 
 /* Members of answers; "" and 0 when they are missing. */
 const char *ls_page_string(const json_t *object, const char *key);

@@ -169,8 +169,7 @@ void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *
     const json_t *jobs = json_object_get(answers->jobs, "jobs"), *status = answers->status;
     const char *title =
         ls_arena_printf(&arena, "%zu running, %zu waiting", count_jobs(jobs, false), count_jobs(jobs, true));
-    ls_values *page = ls_page_create(&arena, title, REFRESH_S, now_s);
-    ls_values_cut(page, "version", ls_page_string(status, "version"), 32);
+    ls_values *page = ls_page_create(&arena, title, REFRESH_S);
     ls_values_cut(page, "engine", ls_page_string(status, "engine"), 32);
     ls_values_cut(page, "order", ls_page_string(status, "order"), 32);
     ls_values_cut(page, "paused", ls_page_string(status, "paused"), 300);
@@ -188,7 +187,7 @@ void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *
 void ls_page_ended(const json_t *ended, double now_s, ls_text *text)
 {
     ls_arena arena = {0};
-    ls_values *page = ls_page_create(&arena, "Jobs that have ended", 0, now_s);
+    ls_values *page = ls_page_create(&arena, "Jobs that have ended", 0);
     add_jobs(json_object_get(ended, "jobs"), ENDED, now_s, page);
     set_before(ended, page);
     ls_web_append("ended.html", page, text);

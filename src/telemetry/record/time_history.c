@@ -193,21 +193,27 @@ static void add_up(ls_time_history *history)
 
 ls_status ls_time_history_load(const char *dir, ls_time_history *history_out)
 {
-    *history_out = (ls_time_history){0};
-    ls_arena *arena = &history_out->arena;
+    ls_arena arena = {0};
     char *text = NULL;
     size_t bytes = 0;
-    const ls_status status =
-        ls_file_read(arena, ls_path_join(arena, dir, "time.jsonl"), LOG_BYTES_MAX, &text, &bytes);
+    ls_status status =
+        ls_file_read(&arena, ls_path_join(&arena, dir, "time.jsonl"), LOG_BYTES_MAX, &text, &bytes);
     if (status == LS_ERR_NOT_FOUND) {
         ls_error_clear();
-        return LS_OK;
+        status = LS_OK;
     }
-    LS_TRY(status);
+    ls_time_history_parse(text, bytes, history_out);
+    ls_arena_release(&arena);
+    return status;
+}
+
+void ls_time_history_parse(const char *text, size_t bytes, ls_time_history *history_out)
+{
     const size_t lines = count_lines(text, bytes);
-    history_out->starts = ls_arena_new(arena, ls_time_start, lines);
+    *history_out = (ls_time_history){0};
+    history_out->starts = ls_arena_new(&history_out->arena, ls_time_start, lines);
     /* a slice per line, and at most one gap before each */
-    history_out->slices = ls_arena_new(arena, ls_time_slice, 2 * lines);
+    history_out->slices = ls_arena_new(&history_out->arena, ls_time_slice, 2 * lines);
     history_reader reader = {.history = history_out};
     ls_line_reader file = {.text = text, .bytes = bytes};
     json_t *object = NULL;
@@ -221,7 +227,6 @@ ls_status ls_time_history_load(const char *dir, ls_time_history *history_out)
         }
     }
     add_up(history_out);
-    return LS_OK;
 }
 
 void ls_time_history_release(ls_time_history *history)

@@ -93,6 +93,8 @@ typedef struct ls_time_history {
 /* Reads the log of `dir`; without a file there are no starts. Lines that are not whole are skipped.
  * Release in any case. Errors: LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_time_history_load(const char *dir, ls_time_history *history_out);
+/* The same of the bytes of such a file. */
+void ls_time_history_parse(const char *text, size_t bytes, ls_time_history *history_out);
 void ls_time_history_release(ls_time_history *history);
 
 /* [{"begun", "wall_s", "restored", "step", "status", "until_next_s"}, ...]; status is "lost" for a

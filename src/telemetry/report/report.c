@@ -84,7 +84,6 @@ static void set_head(const ls_report_data *data, ls_values *page)
     const char *name = run ? run : data->name ? data->name : ls_path_basename(data->dir);
     const char *ended_as = data->summary ? member_text(data->summary, "status") : NULL;
     const char *status = data->running || !ended_as ? "running" : ended_as;
-    ls_values_text(page, "page", "report");
     ls_values_printf(page, "title", "%s \u00b7 Lockstep run", name);
     ls_values_text(page, "name", name);
     ls_values_text(page, "status", status);
@@ -353,6 +352,22 @@ static void set_identity(const ls_report_data *data, ls_values *page)
     ls_values_text(page, "run_yaml", data->run_yaml ? data->run_yaml : "");
 }
 
+void ls_report_add_head(ls_report_data *data, ls_values *page)
+{
+    set_head(data, page);
+    add_tiles(data, page);
+}
+
+void ls_report_add_parts(ls_report_data *data, ls_values *page)
+{
+    add_sources(data, page);
+    add_predictions(data, page);
+    add_samples(data, page);
+    add_checkpoints(data, page);
+    add_events(data, page);
+    set_identity(data, page);
+}
+
 ls_status ls_report_write(const char *dir, const char *path)
 {
     ls_report_data data;
@@ -360,15 +375,10 @@ ls_status ls_report_write(const char *dir, const char *path)
     if (status == LS_OK) {
         ls_values *page = ls_values_create(&data.arena);
         ls_text text = {0};
-        set_head(&data, page);
-        add_tiles(&data, page);
+        ls_values_text(page, "page", "report");
+        ls_report_add_head(&data, page);
         ls_report_add_figures(&data, page);
-        add_sources(&data, page);
-        add_predictions(&data, page);
-        add_samples(&data, page);
-        add_checkpoints(&data, page);
-        add_events(&data, page);
-        set_identity(&data, page);
+        ls_report_add_parts(&data, page);
         ls_web_append("report.html", page, &text);
         status = ls_file_write_atomic(path, text.data, text.bytes);
         ls_text_release(&text);

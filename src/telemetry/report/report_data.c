@@ -1,43 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "telemetry/report/report_data.h"
 
-#include "base/file.h"
 #include "base/text.h"
 #include "config/run_file.h"
 #include "telemetry/record/metrics_reader.h"
-#include "telemetry/record/summary.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *const ls_step_part_names[LS_STEP_PARTS] = {
     "forward", "backward", "adding leaves", "optimizer", "waiting for data", "waiting for ranks", "the rest"};
-
-/* ---- files ---- */
-
-/* Reads a file that may be growing; empty when it does not exist. */
-static ls_status read_all(const char *path, ls_text *text)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return errno == ENOENT ? LS_OK : ls_fail_errno(errno, "can't open %s", path);
-    }
-    static const size_t chunk_bytes = 1u << 16;
-    char *chunk = malloc(chunk_bytes);
-    ssize_t got = chunk ? 0 : -1;
-    while (chunk && ((got = read(fd, chunk, chunk_bytes)) > 0 || (got < 0 && errno == EINTR))) {
-        ls_text_append_bytes(text, chunk, got > 0 ? (size_t)got : 0);
-    }
-    const int error = chunk ? errno : ENOMEM;
-    free(chunk);
-    close(fd);
-    return got < 0 ? ls_fail_errno(error, "can't read %s", path) : LS_OK;
-}
 
 /* ---- metrics ---- */
 
@@ -144,11 +117,13 @@ static void walk_events(ls_report_data *data)
 
 /* ---- the rest ---- */
 
-static void read_summary(ls_report_data *data)
+static void read_summary(ls_report_data *data, const ls_text *text)
 {
-    if (ls_summary_load(data->dir, &data->summary) != LS_OK) {
+    data->summary = text->bytes > 0 ? json_loadb(text->data, text->bytes, 0, NULL) : NULL;
+    if (!json_is_object(data->summary)) {
         /* the run has not ended, or the file is damaged: the report is made without it */
-        ls_error_clear();
+        json_decref(data->summary);
+        data->summary = NULL;
         return;
     }
     const double steps = ls_json_number(data->summary, "steps");
@@ -156,11 +131,9 @@ static void read_summary(ls_report_data *data)
     ls_goodput_from_json(json_object_get(data->summary, "time"), &data->goodput);
 }
 
-static void read_time_log(ls_report_data *data)
+static void read_time_log(ls_report_data *data, const ls_text *text)
 {
-    if (ls_time_history_load(data->dir, &data->history) != LS_OK) {
-        ls_error_clear(); /* the figures are made without it */
-    }
+    ls_time_history_parse(text->data, text->bytes, &data->history);
     if (data->history.start_count > 0) {
         data->goodput = data->history.total;
     }
@@ -168,10 +141,14 @@ static void read_time_log(ls_report_data *data)
 }
 
 /* A running run has no summary; its run file has the name and the length. */
-static void read_run_file(ls_report_data *data, const char *path)
+static void read_run_file(ls_report_data *data, const ls_text *text)
 {
     ls_run_file run;
-    if (ls_run_file_load(path, NULL, 0, &data->arena, &run) != LS_OK) {
+    if (text->bytes == 0) {
+        return;
+    }
+    data->run_yaml = ls_arena_strdup(&data->arena, ls_text_string(text));
+    if (ls_run_file_parse(text->data, text->bytes, "run.yaml", NULL, 0, &data->arena, &run) != LS_OK) {
         ls_error_clear();
         return;
     }
@@ -181,50 +158,28 @@ static void read_run_file(ls_report_data *data, const char *path)
     }
 }
 
-/* The time of the newest line of metrics; the lines themselves have no time. */
-static void note_newest(ls_report_data *data, const char *path)
+void ls_report_data_take(const ls_report_files *files, const char *dir, ls_report_data *data)
 {
-    struct stat info;
-    if (stat(path, &info) == 0 && !(data->newest_s > (double)info.st_mtim.tv_sec)) {
-        data->newest_s = (double)info.st_mtim.tv_sec;
-    }
-}
-
-static ls_status load(ls_report_data *data, ls_text *text)
-{
-    const char *metrics = ls_path_join(&data->arena, data->dir, "metrics.jsonl");
-    const char *yaml = ls_path_join(&data->arena, data->dir, "run.yaml");
-    if (!ls_path_exists(metrics) && !ls_path_exists(yaml)) {
-        return ls_fail(
-            LS_ERR_NOT_FOUND,
-            "%s is not a run directory: it has neither run.yaml nor metrics.jsonl. 'lockstep train' "
-            "writes one, runs/NAME by default",
-            data->dir);
-    }
-    LS_TRY(read_all(metrics, text));
-    read_metrics(data, text);
-    ls_text_clear(text);
-    LS_TRY(read_all(ls_path_join(&data->arena, data->dir, "events.jsonl"), text));
-    read_events(data, text);
+    const ls_text *texts = files->texts;
+    *data = (ls_report_data){.events = json_array()};
+    data->dir = ls_arena_strdup(&data->arena, dir);
+    read_metrics(data, &texts[LS_REPORT_METRICS]);
+    read_events(data, &texts[LS_REPORT_EVENTS]);
     walk_events(data);
-    note_newest(data, metrics);
-    ls_text_clear(text);
-    LS_TRY(read_all(yaml, text));
-    if (text->bytes > 0) {
-        data->run_yaml = ls_arena_strdup(&data->arena, ls_text_string(text));
+    if (files->newest_s > 0.0 && !(data->newest_s > files->newest_s)) {
+        data->newest_s = files->newest_s; /* the lines of metrics have no time */
     }
-    read_summary(data);
-    read_time_log(data);
-    read_run_file(data, yaml);
-    return LS_OK;
+    read_summary(data, &texts[LS_REPORT_SUMMARY]);
+    read_time_log(data, &texts[LS_REPORT_TIME]);
+    read_run_file(data, &texts[LS_REPORT_RUN_YAML]);
 }
 
 ls_status ls_report_data_load(const char *dir, ls_report_data *data)
 {
-    *data = (ls_report_data){.dir = dir, .events = json_array()};
-    ls_text text = {0};
-    const ls_status status = load(data, &text);
-    ls_text_release(&text);
+    ls_report_files files = {0};
+    const ls_status status = ls_report_files_load(dir, &files);
+    ls_report_data_take(&files, dir, data);
+    ls_report_files_release(&files);
     return status;
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Report data: the files of a run directory, read once, ready to be drawn. Inside of
- * telemetry/report.
- *
- * Files are read, not mapped, because a resume may truncate them at any moment. Missing and damaged
- * parts are left out.
+ * Report data: the files of a run directory, parsed once, ready to be drawn. Missing and damaged
+ * parts are left out. Inside of telemetry/report.
  */
 #ifndef LS_TELEMETRY_REPORT_REPORT_DATA_H
 #define LS_TELEMETRY_REPORT_REPORT_DATA_H
@@ -14,6 +11,7 @@
 #include "base/status.h"
 #include "telemetry/record/goodput.h"
 #include "telemetry/record/time_log.h"
+#include "telemetry/report/report_files.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,8 +49,9 @@ typedef struct ls_report_data {
     ls_time_history history; /* without starts when there is no time log */
 } ls_report_data;
 
-/* Errors: LS_ERR_NOT_FOUND when `dir` holds neither run.yaml nor metrics.jsonl; LS_ERR_IO. Release
- * in any case. */
+/* Of the files of a run; `dir` is only shown. Release it. */
+void ls_report_data_take(const ls_report_files *files, const char *dir, ls_report_data *data);
+/* From `dir` itself. Errors: as for ls_report_files_load. Release in any case. */
 LS_MUST_CHECK ls_status ls_report_data_load(const char *dir, ls_report_data *data);
 void ls_report_data_release(ls_report_data *data);
 

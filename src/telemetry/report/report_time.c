@@ -511,6 +511,50 @@ static void add_classes(const ls_report_data *data, ls_values *page)
     ls_values_text(page, "wall", ls_duration_of(wall_s).text);
 }
 
+void ls_report_add_piece(ls_values *bar, const char *label, int color, double from, double to)
+{
+    ls_values *piece = ls_values_add(bar, "pieces");
+    ls_values_text(piece, "label", label);
+    ls_values_printf(piece, "color", "%d", color);
+    ls_values_printf(piece, "x", "%.1f", 1000.0 * from);
+    ls_values_printf(piece, "width", "%.1f", 1000.0 * (to - from));
+    ls_values_printf(piece, "share", "%.*f %%", to - from < 0.1 ? 1 : 0, 100.0 * (to - from));
+}
+
+void ls_report_add_time_bar(ls_report_data *data, const char *name, ls_values *page)
+{
+    double groups[GROUPS], total_s = 0.0, at_s = 0.0;
+    char said[128];
+    ls_values *bar = ls_values_add(page, name);
+    ls_goodput_describe(&data->goodput, said, sizeof said);
+    ls_values_text(bar, "said", said);
+    sum_groups(data->goodput.seconds, groups);
+    for (int g = 0; g < GROUPS; g++) {
+        total_s += groups[g];
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        if (groups[g] > 0.0) {
+            ls_report_add_piece(bar, group_names[g], group_colors[g], at_s / total_s,
+                                (at_s + groups[g]) / total_s);
+            at_s += groups[g];
+        }
+    }
+    add_classes(data, page);
+}
+
+bool ls_report_append_course(ls_report_data *data, int width, ls_text *svg)
+{
+    time_axis axis = {0};
+    if (data->history.slice_count > 0) {
+        make_axis(data, &axis);
+    }
+    if (axis.total_s > 0.0) {
+        const incident_list incidents = find_incidents(data);
+        append_course(data, axis, &incidents, width, svg);
+    }
+    return axis.total_s > 0.0;
+}
+
 void ls_report_add_time(ls_report_data *data, ls_values *page)
 {
     static const char *const names[] = {"wide", "phone"};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Run page: a run while it trains and afterwards, as `lockstep up` and `lockstep view` serve it
+ * (web/run.html), and several runs over each other (web/compare.html).
+ *
+ * The pages hold what a table or a text says; the script draws the charts from /v1/runs/ID/metrics.
+ * For browsers without script, each chart is a figure that ls_run_chart_append drew from the same
+ * columns.
+ *
+ * Names, notes, logs and metric names may be hostile: the templates escape them (base/template.h).
+ * Pure; thread-safe.
+ */
+#ifndef LS_TELEMETRY_REPORT_RUN_PAGE_H
+#define LS_TELEMETRY_REPORT_RUN_PAGE_H
+
+#include "base/json.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "telemetry/report/report_files.h"
+#include "telemetry/store/run_metrics.h"
+
+typedef struct ls_run_view {
+    const char *id;                /* as in /v1/runs */
+    const char *name, *status;     /* as there; used where the directory says nothing */
+    const char *dir;               /* the run directory, or the folder of another program */
+    const ls_run_metrics *metrics; /* what was read so far; NULL: nothing */
+    const ls_report_files *files;  /* of its directory */
+} ls_run_view;
+
+/* has_queue: a daemon serves the page, which links to its queue. Without files of this program, the
+ * page has the charts alone. */
+void ls_run_page_append(const ls_run_view *run, bool has_queue, ls_text *page);
+
+/* The figure of a metric of some runs (1 or more), over each other; `files` is not used. */
+void ls_run_chart_append(const ls_run_view *runs, size_t count, const char *key, ls_text *svg);
+
+/* Where the time of a run went, as a figure; `metrics` is not used. */
+void ls_run_time_append(const ls_run_view *run, ls_text *svg);
+
+/*
+ * All runs (the answer of /v1/runs, {"runs": [...]}), and what differs between the settings and
+ * results of the `count` chosen ones, of which only run.yaml is used.
+ */
+void ls_compare_page_append(const json_t *all, const ls_run_view *chosen, size_t count, bool has_queue,
+                            ls_text *page);
+
+/* ---- what these pages share ---- */
+
+/* An id or a name in an address: all but letters, digits and -_.~ as %XX. */
+void ls_run_id_append(ls_text *text, const char *id);
+/* The address of a part of a run: "/runs/ID" and `rest`. */
+void ls_run_address_append(ls_text *text, const char *id, const char *rest);
+
+#endif
