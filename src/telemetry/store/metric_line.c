@@ -312,8 +312,10 @@ static void take_pair(cursor *c, const char *name, size_t bytes)
     bool is_null = false;
     const char *at = c->at;
     const bool is_value = take_word(c, &value, &is_null) || take_number(c, &value);
-    /* "12:30" and "v1.5b" are no numbers of a pair. */
-    const bool ends = c->at >= c->end || (!isalnum((unsigned char)*c->at) && *c->at != ':') || *c->at == '%';
+    /* "12:30", "1.5b" and "1.2.3" are no numbers of a pair. */
+    const char next = (char)(c->at < c->end ? *c->at : ' ');
+    const bool is_part = next == '.' && c->at + 1 < c->end && is_digit(c->at[1]);
+    const bool ends = !isalnum((unsigned char)next) && next != ':' && !is_part;
     if (is_value && ends && (has_sign || (c->at > at && needs_no_sign(name, bytes)))) {
         add_pair(c->pairs, name, bytes, value, is_null);
     } else {

@@ -169,18 +169,12 @@ uint64_t ls_series_first_step(const ls_series *series)
 
 size_t ls_columns_count(uint64_t from, uint64_t to, uint64_t width)
 {
-    return (size_t)(to / width - from / width) + 1;
+    return (size_t)((to - from) / width) + 1;
 }
 
 uint64_t ls_columns_width(uint64_t from, uint64_t to, size_t most)
 {
-    uint64_t width = (to - from) / most;
-    width = width > 0 ? width : 1;
-    /* Columns begin at multiples of their width: the first and the last may be cut. */
-    while (to / width - from / width >= most) {
-        width++;
-    }
-    return width;
+    return (to - from) / most + 1;
 }
 
 typedef struct question {
@@ -190,10 +184,9 @@ typedef struct question {
 
 static void sort_points(const question *q, const ls_point *points, size_t count)
 {
-    const uint64_t first = q->from / q->width;
     for (size_t i = 0; i < count; i++) {
         if (points[i].step >= q->from && points[i].step <= q->to) {
-            merge_point(&q->columns[points[i].step / q->width - first], points[i].step, points[i].value);
+            merge_point(&q->columns[(points[i].step - q->from) / q->width], points[i].step, points[i].value);
         }
     }
 }
@@ -202,7 +195,7 @@ static void sort_points(const question *q, const ls_point *points, size_t count)
 static bool fits(const question *q, const ls_steps_span *span)
 {
     return span->first_step >= q->from && span->last_step <= q->to &&
-           span->first_step / q->width == span->last_step / q->width;
+           (span->first_step - q->from) / q->width == (span->last_step - q->from) / q->width;
 }
 
 /* Blocks under one span of a level. */
@@ -223,7 +216,7 @@ static size_t take_blocks(const ls_series *series, const question *q, size_t at)
         const size_t under = blocks_under(level), index = at / under;
         if (at % under == 0 && index < series->counts[level] && fits(q, &series->levels[level][index])) {
             const ls_steps_span *span = &series->levels[level][index];
-            merge_span(&q->columns[span->first_step / q->width - q->from / q->width], span);
+            merge_span(&q->columns[(span->first_step - q->from) / q->width], span);
             return under;
         }
     }

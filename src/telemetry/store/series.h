@@ -79,7 +79,7 @@ uint64_t ls_series_first_step(const ls_series *series);
 
 /*
  * Sorts the points with steps from `from` to `to` into columns of `width` steps each (>= 1): a
- * point of step s belongs to column s / width - from / width. columns_out: as many as there are
+ * point of step s belongs to column (s - from) / width. columns_out: as many as there are
  * such columns, ls_columns_count(from, to, width).
  */
 void ls_series_columns(const ls_series *series, uint64_t from, uint64_t to, uint64_t width,
