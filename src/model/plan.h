@@ -415,6 +415,12 @@ uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step);
  * and of what is gathered. 0 without a group. All members have the same steps. */
 uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step);
 
+/* Floats of this member that others read in step `step`, once for each: of its tensor group, and of
+ * its context group. From the two above: of a gather each other member reads the own rows, of a
+ * scatter its own ones, of a sum all. */
+uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step);
+uint64_t ls_plan_context_floats_given(const ls_plan *plan, uint32_t step);
+
 /*
  * The elements of a parameter's gradient that the plan writes: `blocks` blocks of (rows, cols), the
  * first at (row, col), each further one `block_cols` columns to the right. The parts of all members

@@ -68,3 +68,8 @@ uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step)
     /* keys and values; backward brings them again and adds up their gradients */
     return plan->steps[step].phase == LS_PHASE_FORWARD ? own : own + own * plan->options.context_degree;
 }
+
+uint64_t ls_plan_context_floats_given(const ls_plan *plan, uint32_t step)
+{
+    return (plan->options.context_degree - 1) * ls_plan_context_floats(plan, step);
+}

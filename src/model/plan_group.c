@@ -82,6 +82,17 @@ uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step)
     }
 }
 
+uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step)
+{
+    const uint64_t all = ls_plan_exchanged_floats(plan, step), others = plan->options.tensor_degree - 1;
+    const ls_op_kind kind = plan->ops[plan->steps[step].op].kind;
+    const bool is_forward = plan->steps[step].phase == LS_PHASE_FORWARD;
+    const uint64_t own = all / (uint64_t)plan->rows * (uint64_t)plan->own_rows;
+    return kind != LS_OP_GATHER && kind != LS_OP_SCATTER ? others * all
+           : (kind == LS_OP_GATHER) == is_forward        ? others * own
+                                                         : all - own;
+}
+
 /* ---- parts of gradients ---- */
 
 static ls_gradient_part whole(const ls_parameter *p)

@@ -138,6 +138,8 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
         if (ls_fault_injection_is_due(p->fault_injection, LS_PHASE_SUM, p->view.step)) {
             LS_TRY(sum_half_and_die(p, queue, at, slice));
         }
+        const uint32_t others = stage_at(p, at)->whole.sum.input_count - own->node_count;
+        p->read_bytes += others * (uint64_t)slice->count * sizeof(float);
         status = ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, whole_inputs_at(p, at, slice->offset),
                                  slice->count, p->target + slice->offset, p->block_sums + slice->first_block);
     }

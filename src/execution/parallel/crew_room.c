@@ -128,6 +128,7 @@ typedef struct room_wait {
     ls_word *word;
     uint32_t value, of;
     const char *what; /* for the error text */
+    bool of_stage;    /* of another stage of the pipeline */
 } room_wait;
 
 static uint32_t first_outside(const ls_crew_room *room)
@@ -183,7 +184,9 @@ static ls_status await(room_wait w)
         w.of = w.word || of == room->past ? w.of : of;
         result = wait_late(&w, word, begin_ns);
     }
-    room->stats.wait_ns += ls_clock_monotonic_ns() - begin_ns;
+    const uint64_t waited_ns = ls_clock_monotonic_ns() - begin_ns;
+    room->stats.wait_ns += waited_ns;
+    room->stats.stage_wait_ns += w.of_stage ? waited_ns : 0;
     return result == LS_WAIT_DONE ? LS_OK : fail_wait(room, result, w.of, w.what);
 }
 
@@ -218,6 +221,7 @@ static uint32_t stage_before(const ls_crew_room *room, ls_crew_way way, uint32_t
 void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
 {
     room_member *own = &room->members[room->self];
+    room->stats = (ls_crew_room_stats){0};
     room->attempt = attempt;
     room->met = 0;
     for (uint32_t group = 0; group < LS_CREW_GROUPS; group++) {
@@ -244,7 +248,7 @@ ls_status ls_crew_room_meet(ls_crew_room *room)
 {
     ls_word_post(&room->members[room->self].met, ++room->met);
     for (uint32_t of = room->first; of < room->past; of++) {
-        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf"}));
+        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf", false}));
     }
     return LS_OK;
 }
@@ -291,11 +295,10 @@ static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t ki
     const uint64_t ask = (uint64_t)kind << 56 | bytes;
     atomic_store(&own->asks[number & 1], ask);
     ls_word_post(&own->given, number);
-    room->stats.reduced_bytes += bytes;
     for (uint32_t i = 0; i < g->degree; i++) {
         const uint32_t of = g->first + i * g->step;
         room_share *share = &room->members[of].shares[group];
-        LS_TRY(await((room_wait){room, &share->given, number, of, "its share of a sum"}));
+        LS_TRY(await((room_wait){room, &share->given, number, of, "its share of a sum", false}));
         const uint64_t other = atomic_load(&share->asks[number & 1]);
         if (other != ask) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
@@ -307,6 +310,11 @@ static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t ki
         }
     }
     return LS_OK;
+}
+
+static void count_given(ls_crew_room *room, ls_crew_group group, uint64_t bytes)
+{
+    room->stats.group_bytes[group] += bytes;
 }
 
 /* The tree over members: pairs of neighbours, then pairs of pairs. In place in v[0]. */
@@ -368,6 +376,7 @@ static ls_status reduce(void *context, ls_crew_group group, ls_crew_reduction re
     const room_group *g = &room->groups[group];
     const int64_t total = values->rows * values->cols;
     LS_DCHECK(values->dtype == LS_F32);
+    count_given(room, group, (g->degree - 1) * (uint64_t)total * sizeof(float));
     for (int64_t at = 0; at < total && g->degree > 1; at += CHUNK_FLOATS) {
         const int64_t count = total - at < CHUNK_FLOATS ? total - at : CHUNK_FLOATS;
         float *own = own_chunk(room, group, g->given + 1);
@@ -393,6 +402,7 @@ static ls_status gather(void *context, ls_crew_group group, const void *own, siz
         memcpy(all_out, own, bytes);
         return LS_OK;
     }
+    count_given(room, group, (g->degree - 1) * (uint64_t)bytes);
     for (size_t at = 0; at < bytes; at += LS_CREW_CHUNK_BYTES) {
         const size_t count = bytes - at < LS_CREW_CHUNK_BYTES ? bytes - at : LS_CREW_CHUNK_BYTES;
         memcpy(own_chunk(room, group, g->given + 1), (const char *)own + at, count);
@@ -433,6 +443,7 @@ static ls_status gather_rows(void *context, const ls_tensor *own, const ls_tenso
     const room_group *g = &room->groups[LS_CREW_TENSOR];
     const int64_t mine = own->rows * own->cols, most = (all->rows + g->degree - 1) / g->degree * all->cols;
     LS_DCHECK(is_packed(own) && is_packed(all));
+    count_given(room, LS_CREW_TENSOR, (g->degree - 1) * (uint64_t)mine * sizeof(float));
     for (int64_t at = 0; at < most; at += CHUNK_FLOATS) {
         const int64_t count = min_of(most - at, CHUNK_FLOATS), left = max_of(mine - at, 0);
         memcpy(own_chunk(room, LS_CREW_TENSOR, g->given + 1), (const float *)own->data + at,
@@ -455,6 +466,7 @@ static ls_status scatter_rows(void *context, const ls_tensor *values, const ls_t
     const int64_t begin = piece_at(room, values, room->crew.tensor_member);
     const int64_t end = begin + own->rows * own->cols;
     LS_DCHECK(is_packed(own) && is_packed(values));
+    count_given(room, LS_CREW_TENSOR, (uint64_t)(total - (end - begin)) * sizeof(float));
     for (int64_t at = 0; at < total; at += CHUNK_FLOATS) {
         const int64_t count = min_of(total - at, CHUNK_FLOATS);
         const int64_t low = max_of(at, begin), high = min_of(at + count, end);
@@ -489,7 +501,7 @@ static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const l
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->sent[way];
         LS_TRY(await((room_wait){room, &channel->received, number - LS_CREW_SENDS_AHEAD,
-                                 member_at(room, to_stage), "room for a value"}));
+                                 member_at(room, to_stage), "room for a value", true}));
         copy_part(values, at, count, value_of(room, room->self, way, number), false);
         atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
         ls_word_post(&channel->sent, number);
@@ -509,7 +521,7 @@ static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, co
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->received[way];
-        LS_TRY(await((room_wait){room, &channel->sent, number, from, "a value"}));
+        LS_TRY(await((room_wait){room, &channel->sent, number, from, "a value", true}));
         const uint64_t bytes = atomic_load(&channel->bytes[number % LS_CREW_SENDS_AHEAD]);
         if (bytes != (uint64_t)count * sizeof(float)) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];

@@ -89,10 +89,15 @@ LS_MUST_CHECK ls_status ls_crew_room_meet(ls_crew_room *room);
 /* The table for ls_executor_batch.crew; valid until the room is closed. */
 const ls_crew *ls_crew_room_crew(const ls_crew_room *room);
 
-/* Since the room was opened: nanoseconds of waiting, and bytes that this member gave to others by
- * sums and gathers, and by sends. */
+/* Since the last ls_crew_room_enter. Bytes count once for each member that reads them: of a sum
+ * the others read all, of a gather the member's own rows, of rows that are added up each other
+ * member its own. */
 typedef struct ls_crew_room_stats {
-    uint64_t wait_ns, reduced_bytes, sent_bytes;
+    uint64_t wait_ns; /* of waiting for others */
+    /* of it, for values of other stages and for room to send one */
+    uint64_t stage_wait_ns;
+    uint64_t group_bytes[LS_CREW_GROUPS]; /* given to the others of a group */
+    uint64_t sent_bytes;                  /* to other stages */
 } ls_crew_room_stats;
 ls_crew_room_stats ls_crew_room_get_stats(const ls_crew_room *room);
 

@@ -56,6 +56,17 @@ double ls_data_parallel_wait_s(const ls_data_parallel *p)
     return 1e-9 * (double)(p->view.wait_ns + crew_ns);
 }
 
+ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
+{
+    const ls_crew_room_stats crew =
+        p->crew_room ? ls_crew_room_get_stats(p->crew_room) : (ls_crew_room_stats){0};
+    return (ls_rank_traffic){.bytes = {[LS_AXIS_TENSOR] = crew.group_bytes[LS_CREW_TENSOR],
+                                       [LS_AXIS_CONTEXT] = crew.group_bytes[LS_CREW_CONTEXT],
+                                       [LS_AXIS_PIPELINE] = crew.sent_bytes,
+                                       [LS_AXIS_DATA] = p->read_bytes},
+                             .stage_wait_s = 1e-9 * (double)crew.stage_wait_ns};
+}
+
 bool ls_data_parallel_fetches(const ls_data_parallel *p)
 {
     return p->fetch && !ls_fetch_is_whole(p->mesh);

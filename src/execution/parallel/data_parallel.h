@@ -495,4 +495,13 @@ LS_MUST_CHECK ls_status ls_data_parallel_leave(ls_data_parallel *parallel, bool 
 /* Seconds of this step that this rank waited for other ranks. */
 double ls_data_parallel_wait_s(const ls_data_parallel *parallel);
 
+/* What this rank exchanged in this step. Bytes of an axis are those that other ranks read of this
+ * one, but of the data axis those that it read of others: gradients of other crews, for its slices.
+ * On one host weights are not sent: they exist once. */
+typedef struct ls_rank_traffic {
+    uint64_t bytes[LS_AXIS_COUNT];
+    double stage_wait_s; /* waiting for other stages */
+} ls_rank_traffic;
+ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *parallel);
+
 #endif

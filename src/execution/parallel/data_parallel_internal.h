@@ -59,6 +59,7 @@ typedef struct ls_stage_sums {
 typedef struct ls_own_part {
     ls_part part;
     uint32_t local;
+    uint32_t node_count; /* of those that are added up, its crew's */
     ls_exchange_slot *slot;
     ls_step_marks marks;
     ls_slice *slices;        /* per bucket */
@@ -82,6 +83,7 @@ typedef struct ls_own_part {
 struct ls_data_parallel {
     const ls_layout *layout;
     ls_exchange_view view;
+    uint64_t read_bytes; /* of this step: gradients of other crews */
     double *block_sums;
     int64_t block_count;
     uint32_t leaf_count; /* V */

@@ -10,6 +10,12 @@ static uint32_t degree(uint32_t value)
     return value > 0 ? value : 1;
 }
 
+const char *ls_mesh_axis_name(ls_mesh_axis axis)
+{
+    static const char *const names[LS_AXIS_COUNT] = {"tensor", "context", "pipeline", "data"};
+    return names[axis];
+}
+
 uint32_t ls_mesh_crew(ls_mesh mesh)
 {
     return degree(mesh.tensor) * degree(mesh.context) * degree(mesh.pipeline);

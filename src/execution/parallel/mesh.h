@@ -34,6 +34,16 @@ typedef struct ls_mesh_place {
     uint32_t tensor, context, pipeline, data;
 } ls_mesh_place;
 
+/* What ranks exchange for. */
+typedef enum ls_mesh_axis {
+    LS_AXIS_TENSOR,
+    LS_AXIS_CONTEXT,
+    LS_AXIS_PIPELINE,
+    LS_AXIS_DATA,
+    LS_AXIS_COUNT
+} ls_mesh_axis;
+const char *ls_mesh_axis_name(ls_mesh_axis axis); /* "tensor" */
+
 /* Number of ranks in a crew. The number of ranks of the run is a multiple of it. */
 uint32_t ls_mesh_crew(ls_mesh mesh);
 ls_mesh_place ls_mesh_place_of(ls_mesh mesh, uint32_t rank);

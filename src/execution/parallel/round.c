@@ -108,6 +108,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->fingerprint = fingerprint;
     p->view.step = step;
     p->view.wait_ns = 0;
+    p->read_bytes = 0;
     p->is_resumed = false;
     p->active_count = 0;
     for (uint32_t i = 0; i < p->own_count; i++) {

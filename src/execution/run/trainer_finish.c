@@ -78,6 +78,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     end_time_log(trainer, status, &history);
     json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
     json_t *sources = ls_session_sources_to_json(session, trainer->loop.step, trainer->loop.val_parts);
+    json_t *mesh = ls_trainer_measured_mesh(trainer), *predicted_mesh = ls_trainer_predicted_mesh(trainer);
     json_t *recoveries = ls_run_log_events(trainer->dir.path, "recovered");
     ls_checkpoint_entry best = {0};
     if (ls_checkpoint_find_best(&trainer->arena, trainer->dir.checkpoints, &best) != LS_OK) {
@@ -115,6 +116,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .time = time,
         .starts = starts,
         .sources = sources,
+        .mesh = mesh,
+        .predicted_mesh = predicted_mesh,
         .best_checkpoint = best.path,
         .best_step = best.step,
         .best_val_loss = best.val_loss,
@@ -136,6 +139,8 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     json_decref(starts);
     json_decref(sources);
     json_decref(recoveries);
+    json_decref(mesh);
+    json_decref(predicted_mesh);
     ls_time_history_release(&history);
     LS_TRY(result);
     if (status == LS_OK && !ls_session_is_on_gpu(session) &&

@@ -168,6 +168,12 @@ const char *ls_trainer_ended_as(const ls_trainer *trainer);
 /* The summary as JSON. Saves it in the run directory together with the report. */
 ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out);
 
+/* {bubble, sent_bytes, rank_memory_bytes} of the plan; and with the mesh, as measured
+ * (telemetry/record/summary.h). NULL with a single process or several hosts. The caller drops
+ * them. */
+json_t *ls_trainer_predicted_mesh(const ls_trainer *trainer);
+json_t *ls_trainer_measured_mesh(const ls_trainer *trainer);
+
 /* ---- the loop ---- */
 
 /* Mean time of the steps of this process in seconds; 0: none is finished. */

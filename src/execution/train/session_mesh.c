@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the ranks of a session divide the model, and what each of them works with. */
 #include "execution/parallel/data_parallel.h"
+#include "execution/parallel/slices.h"
 #include "execution/train/session_internal.h"
 #include "model/plan_stage.h"
+
+#include <string.h>
 
 ls_mesh ls_session_mesh(const ls_session *session)
 {
@@ -92,6 +95,54 @@ static void note_stages(ls_session *session, const ls_plan *plans, uint32_t stag
     }
 }
 
+/* ---- what ranks exchange ---- */
+
+/* Adds what a member sends in a step that has its crew compute all leaves. */
+static void add_member_bytes(ls_session *session, const ls_plan *plans)
+{
+    const uint64_t leaves = session->run.train.leaves, width = (uint64_t)session->config.width;
+    const uint64_t passes = leaves * session->pipeline.micro_batches * sizeof(float);
+    const ls_plan *last = &plans[session->pipeline.chunks - 1];
+    uint64_t *sent_bytes = session->sent_bytes;
+    for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
+        const ls_plan *plan = &plans[chunk];
+        const uint64_t stream = (uint64_t)plan->own_rows * plan->pieces * width;
+        for (uint32_t step = 0; step < plan->step_count; step++) {
+            sent_bytes[LS_AXIS_TENSOR] += passes * ls_plan_tensor_floats_given(plan, step);
+            sent_bytes[LS_AXIS_CONTEXT] += passes * ls_plan_context_floats_given(plan, step);
+        }
+        sent_bytes[LS_AXIS_PIPELINE] += plan->stage.out != LS_NONE ? passes * stream : 0;
+        sent_bytes[LS_AXIS_PIPELINE] += plan->stage.din != LS_NONE ? passes * stream : 0;
+    }
+    /* the head's part of a tied table's gradient (executor/stage.h) */
+    if (session->pipeline.stages > 1 && last->stage.out == LS_NONE && last->head_gradient != LS_NONE) {
+        sent_bytes[LS_AXIS_PIPELINE] +=
+            leaves * last->pieces * (uint64_t)last->config.vocab * width * sizeof(float);
+    }
+}
+
+/* The owner of a slice reads it in the nodes of all crews but its own. */
+static void add_data_bytes(ls_session *session)
+{
+    const ls_mesh mesh = ls_session_mesh(session);
+    const uint32_t leaves = (uint32_t)session->run.train.leaves, crew = ls_mesh_crew(mesh);
+    ls_leaf_range nodes[LS_TREE_NODES_MAX];
+    uint64_t all = 0;
+    for (uint32_t leader = 0; leader < session->ranks; leader += crew) {
+        all += ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, leader), nodes);
+    }
+    for (uint32_t rank = 0; rank < session->ranks; rank++) {
+        const uint32_t own =
+            ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, rank), nodes);
+        for (uint32_t bucket = 0; bucket < session->layout.bucket_count; bucket++) {
+            const ls_slice slice = ls_slice_of(&session->layout, bucket, session->ranks, rank);
+            session->sent_bytes[LS_AXIS_DATA] += (all - own) * (uint64_t)slice.count * sizeof(float);
+        }
+    }
+}
+
+/* ---- plans of all members ---- */
+
 static ls_status measure_work(ls_session *session)
 {
     const ls_mesh mesh = ls_session_mesh(session);
@@ -106,9 +157,11 @@ static ls_status measure_work(ls_session *session)
         const uint64_t bytes = status == LS_OK ? work_bytes_of(session, plans) : 0;
         if (status == LS_OK) {
             note_stages(session, plans, ls_mesh_place_of(mesh, member).pipeline, is_known);
+            add_member_bytes(session, plans);
         }
         ls_arena_release(&scratch);
         LS_TRY(status);
+        session->work_bytes[member] = bytes;
         session->work_bytes_max = bytes > session->work_bytes_max ? bytes : session->work_bytes_max;
         session->work_bytes_crew += bytes;
     }
@@ -120,9 +173,15 @@ ls_status ls_session_build_own_plans(ls_session *session, uint32_t member)
     session->pipeline = ls_session_pipeline(session, &session->run.parallel);
     session->work_bytes_max = session->work_bytes_crew = 0;
     session->stages = NULL;
+    memset(session->sent_bytes, 0, sizeof session->sent_bytes);
+    if (session->is_gang && session->run.train.leaves <= LS_LEAVES_MAX) {
+        add_data_bytes(session);
+    }
+    session->work_bytes = ls_arena_new(session->arena, uint64_t, ls_mesh_crew(ls_session_mesh(session)));
     if (ls_mesh_crew(ls_session_mesh(session)) == 1) {
         session->own_plans = &session->plan;
-        session->work_bytes_max = session->work_bytes_crew = work_bytes_of(session, &session->plan);
+        session->work_bytes[0] = work_bytes_of(session, &session->plan);
+        session->work_bytes_max = session->work_bytes_crew = session->work_bytes[0];
         return LS_OK;
     }
     LS_TRY(measure_work(session));

@@ -182,6 +182,9 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     stepper->result.grad_norm = norm;
     stepper->result.tokens = sums.tokens;
     stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
+    stepper->result.traffic = ls_data_parallel_traffic(stepper->parallel);
+    stepper->stage_wait_s += stepper->result.traffic.stage_wait_s;
+    stepper->result.stage_wait_s = stepper->stage_wait_s;
     stepper->result.audited = ls_sdc_monitor_audited(stepper->sdc_monitor);
     stepper->result.state_is_hashed =
         ls_sdc_monitor_state_sum(stepper->sdc_monitor, &stepper->result.state_sum);

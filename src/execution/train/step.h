@@ -73,6 +73,8 @@ typedef struct ls_step_result {
     /* Wall time by activity, seconds; the sum is the time of the step. wait_s: waiting for other
      * ranks. */
     double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
+    ls_rank_traffic traffic; /* of this rank */
+    double stage_wait_s;     /* its waiting for other stages, in all steps of this process */
 } ls_step_result;
 
 typedef struct ls_stepper ls_stepper;

@@ -29,6 +29,7 @@ struct ls_stepper {
     uint32_t update_count;
     uint64_t step;              /* the current step */
     uint32_t index;             /* the part being computed, among those of this process */
+    double stage_wait_s;        /* since it was created */
     double last_s, last_wait_s; /* when the current activity began */
     ls_op_range_fn look;        /* called with every output of a traced leaf; NULL: no trace */
     void *look_context;

@@ -40,6 +40,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
                         s->prediction_doubt && s->prediction_doubt[0] ? json_string(s->prediction_doubt)
                                                                       : json_null());
     json_object_set_new(predicted, "flops_per_step", positive_or_null(s->flops_per_step));
+    if (s->predicted_mesh) {
+        json_object_update(predicted, s->predicted_mesh);
+    }
     json_t *o = json_object();
     json_object_set_new(o, "run", json_string(s->run));
     json_object_set_new(o, "run_dir", json_string(s->run_dir));
@@ -78,6 +81,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
     }
     if (s->starts) {
         json_object_set(o, "starts", s->starts);
+    }
+    if (s->mesh) {
+        json_object_set(o, "mesh", s->mesh);
     }
     if (s->sources) {
         json_object_set(o, "sources", s->sources);
@@ -208,6 +214,47 @@ static void append_machine(const json_t *object, ls_text *text)
     }
 }
 
+/* The most of a list. */
+static double most_of(const json_t *object, const char *key)
+{
+    double most = NAN;
+    const json_t *list = json_object_get(object, key);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        most = fmax(most, json_number_value(json_array_get(list, i)));
+    }
+    return most;
+}
+
+/* What ranks exchange, how long stages idle, and what the largest rank has, beside the plan. */
+static void append_mesh(const json_t *object, ls_text *text)
+{
+    const double mib = 1.0 / 1048576.0;
+    const json_t *mesh = json_object_get(object, "mesh"), *plan = json_object_get(object, "predicted");
+    const json_t *planned = json_object_get(plan, "sent_bytes");
+    const char *axis;
+    json_t *bytes;
+    if (!mesh) {
+        return;
+    }
+    ls_text_printf(text, "\n  mesh        data %.0f x pipeline %.0f x context %.0f x tensor %.0f",
+                   number_of(mesh, "data"), number_of(mesh, "pipeline"), number_of(mesh, "context"),
+                   number_of(mesh, "tensor"));
+    append_if(text, "; largest rank %.1f MiB", mib * most_of(mesh, "rank_memory_bytes"));
+    append_if(text, " (planned %.1f)", mib * most_of(plan, "rank_memory_bytes"));
+    append_if(text, "; stages idle %.1f %%", 100.0 * number_of(mesh, "bubble"));
+    append_if(text, " (planned %.1f)", 100.0 * number_of(plan, "bubble"));
+    const char *before = "\n  exchanged   ";
+    json_object_foreach(json_object_get(mesh, "sent_bytes"), axis, bytes)
+    {
+        const double sent = json_number_value(bytes);
+        if (sent > 0.0) {
+            ls_text_printf(text, "%s%s %.2f MiB per step%s", before, axis, mib * sent,
+                           sent == number_of(planned, axis) ? " (as planned)" : "");
+            before = ", ";
+        }
+    }
+}
+
 static void append_sources(const json_t *object, ls_text *text)
 {
     const json_t *sources = json_object_get(object, "sources");
@@ -250,6 +297,7 @@ void ls_summary_print(const json_t *object, FILE *out)
     append_best(object, &text);
     append_sources(object, &text);
     append_machine(object, &text);
+    append_mesh(object, &text);
     append_time(object, &text);
     ls_text_printf(&text, "\n  state_hash  %s\n  curve_hash  %s\n  run         %s\n",
                    text_of(object, "state_hash"), text_of(object, "curve_hash"), text_of(object, "run_dir"));

@@ -6,12 +6,16 @@
  * Members: run, run_dir, status, parameters, frozen_parameters, step, steps, loss, val_loss,
  * val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s, first_step_s, step_s,
  * checkpoint_stall_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes,
- * step_s, tokens_per_s, checkpoint_stall_s, flops_per_step}, cost_usd, energy_j, time{seconds by
- * class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint} (the kept checkpoint
- * with the lowest validation loss; null: none has one). wall_s, goodput and time cover all starts
- * of the run (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and step_s cover the steps of
- * the last start. A value that could not be measured is null; only `time`, `starts` and `sources`
- * may be missing. memory_bytes predicts peak_rss_bytes, and predicted.step_s predicts step_s.
+ * step_s, tokens_per_s, checkpoint_stall_s, flops_per_step, and as in mesh bubble, sent_bytes{},
+ * rank_memory_bytes[]}, mesh{ranks, data, pipeline, context, tensor, schedule, bubble (share of
+ * the step that the stage that idles least waits for others), sent_bytes{} (of all ranks in the
+ * last step, by axis), rank_memory_bytes[] (outside what they share)}, cost_usd, energy_j,
+ * time{seconds by class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint}
+ * (the kept checkpoint with the lowest validation loss; null: none has one). wall_s, goodput and
+ * time cover all starts of the run (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and
+ * step_s cover the steps of the last start. A value that could not be measured is null; only
+ * `time`, `starts`, `sources` and `mesh` may be missing. memory_bytes predicts peak_rss_bytes, and
+ * predicted.step_s predicts step_s.
  */
 #ifndef LS_TELEMETRY_RECORD_SUMMARY_H
 #define LS_TELEMETRY_RECORD_SUMMARY_H
@@ -63,6 +67,9 @@ typedef struct ls_summary {
     double best_val_loss;
     /* [{source, share, tokens, epochs, val_loss, val_tokens}]; borrowed, NULL: not a mixture */
     json_t *sources;
+    /* Of several ranks on one host: mesh{ranks, data, pipeline, context, tensor, schedule, bubble,
+     * sent_bytes{by axis}, rank_memory_bytes[]}, and the last three as predicted; borrowed, NULL */
+    json_t *mesh, *predicted_mesh;
 } ls_summary;
 
 /* The object; the caller drops it. Never NULL. */

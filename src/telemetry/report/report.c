@@ -204,6 +204,40 @@ static void add_comparison(ls_report_data *data, ls_values *page, const char *wh
     }
 }
 
+static const char *share_text(ls_arena *arena, double value)
+{
+    return number_text(arena, "%.1f %%", 100.0 * value);
+}
+
+/* How ranks divide the model: memory of each, idle stages, bytes of each axis. */
+static void add_mesh(ls_report_data *data, ls_values *page, const json_t *predicted)
+{
+    const json_t *mesh = data->running ? NULL : json_object_get(data->summary, "mesh");
+    const json_t *planned = json_object_get(predicted, "rank_memory_bytes"),
+                 *sent = json_object_get(predicted, "sent_bytes");
+    const char *axis;
+    json_t *bytes;
+    if (!mesh) {
+        return;
+    }
+    for (size_t rank = 0; rank < json_array_size(planned); rank++) {
+        add_comparison(data, page, ls_arena_printf(&data->arena, "own memory of rank %zu", rank),
+                       json_number_value(json_array_get(planned, rank)),
+                       json_number_value(json_array_get(json_object_get(mesh, "rank_memory_bytes"), rank)),
+                       bytes_text);
+    }
+    add_comparison(data, page, "stages idle", ls_json_number(predicted, "bubble"),
+                   ls_json_number(mesh, "bubble"), share_text);
+    json_object_foreach((json_t *)(uintptr_t)sent, axis, bytes)
+    {
+        if (json_integer_value(bytes) > 0) {
+            add_comparison(data, page, ls_arena_printf(&data->arena, "exchanged per step, %s axis", axis),
+                           json_number_value(bytes),
+                           ls_json_number(json_object_get(mesh, "sent_bytes"), axis), bytes_text);
+        }
+    }
+}
+
 static void add_predictions(ls_report_data *data, ls_values *page)
 {
     const json_t *predicted = json_object_get(data->summary, "predicted");
@@ -220,6 +254,7 @@ static void add_predictions(ls_report_data *data, ls_values *page)
                    count_text);
     add_comparison(data, page, "waiting for a checkpoint", ls_json_number(predicted, "checkpoint_stall_s"),
                    fresh(data, "checkpoint_stall_s", NAN), duration_text);
+    add_mesh(data, page, predicted);
 }
 
 /* ---- events: samples, checkpoints, and all of them ---- */

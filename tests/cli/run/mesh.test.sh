@@ -17,6 +17,9 @@ run() {
     expect 0 "${train[@]}" --run-dir "$name" "$@" && got=$(hashes "$out")
 }
 
+# bytes WHICH: what all ranks of the last run gave each other in a step, by axis; WHICH: mesh or predicted.
+bytes() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]]["sent_bytes"])' "$out" "$1"; }
+
 run one --ranks 1
 reference=$got
 # RANKS TENSOR CONTEXT PIPELINE SCHEDULE
@@ -25,6 +28,7 @@ for mesh in "4 4 1 1 1f1b" "6 2 1 1 1f1b" "2 1 1 2 interleaved" "3 1 1 3 1f1b" "
     run "mesh-$1-$2-$3-$4" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.context=$3" --set "parallel.pipeline=$4" \
         --set "parallel.schedule=$5"
     same "$1 ranks, tensor $2, context $3, pipeline $4, $5" "$got" "$reference"
+    same "$1 ranks, tensor $2, context $3, pipeline $4, $5: bytes of each axis, as planned" "$(bytes mesh)" "$(bytes predicted)"
     same "$1 ranks, tensor $2, context $3, pipeline $4, $5: status and step" "$(field "$out" status step)" "finished 5"
 done
 run threads --ranks 2 --set parallel.tensor=2 --threads 2

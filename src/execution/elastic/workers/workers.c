@@ -527,6 +527,19 @@ uint64_t ls_workers_memory(const ls_workers *workers)
     return bytes;
 }
 
+bool ls_workers_rank(const ls_workers *workers, uint32_t local, uint64_t step, ls_step_result *result_out,
+                     uint64_t *private_bytes_out)
+{
+    const ls_rank_slot *slot = ls_segment_slot(&workers->segment, local);
+    const ls_rank_result *result = &slot->results[step % LS_RANK_RESULTS];
+    if (atomic_load(&slot->finished) <= step || result->step != step || result->end_ns == 0) {
+        return false;
+    }
+    *result_out = result->result;
+    *private_bytes_out = atomic_load(&slot->private_bytes);
+    return true;
+}
+
 void ls_workers_destroy(ls_workers *workers)
 {
     if (!workers) {

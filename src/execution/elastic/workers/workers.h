@@ -172,6 +172,10 @@ void ls_workers_stop(ls_workers *workers);
 /* Memory of all ranks of this host and of the segment so far, without that of the trainer
  * itself. */
 uint64_t ls_workers_memory(const ls_workers *workers);
+/* Of a rank of this host: its result of step `step`, and its peak memory outside the segment.
+ * False: it has none. */
+bool ls_workers_rank(const ls_workers *workers, uint32_t local, uint64_t step, ls_step_result *result_out,
+                     uint64_t *private_bytes_out);
 
 /* Ends ranks and agents (politely, then with SIGKILL) and the service thread, and frees the
  * segment. NULL allowed. */
