@@ -165,10 +165,15 @@ static ls_status check_tensor_cut(const ls_run_file *run)
                        number(cut));
     }
     if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
-        return ls_fail(LS_ERR_INVALID,
-                       "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; 1 "
-                       "always works",
-                       number(cut), number(model->kv_heads), number(model->ffn));
+        uint64_t works = cut;
+        while (model->kv_heads % works != 0 || model->ffn % works != 0) {
+            works--;
+        }
+        return ls_fail(
+            LS_ERR_INVALID,
+            "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; use "
+            "%llu",
+            number(cut), number(model->kv_heads), number(model->ffn), number(works));
     }
     return LS_OK;
 }

@@ -171,8 +171,7 @@ static void run_file_check_prints_values_that_work(void **state)
            "dir/a.yaml: model.head_dim is 65 (width / heads); rotary positions turn pairs and need an even "
            "one, such as 66");
     refuse("train.tensor_cut=3",
-           "dir/a.yaml: train.tensor_cut is 3, but must divide model.kv_heads 2 and model.ffn 1024; 1 "
-           "always works");
+           "dir/a.yaml: train.tensor_cut is 3, but must divide model.kv_heads 2 and model.ffn 1024; use 2");
     refuse("tokenizer.kind=file",
            "dir/a.yaml: tokenizer.kind is file, but tokenizer.file is not set; give the path of a "
            "tokenizer.json, or use kind bytes");

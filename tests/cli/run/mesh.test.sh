@@ -77,11 +77,28 @@ refused "--ranks 4 --set parallel.pipeline=4 --set parallel.schedule=interleaved
 refused "--set parallel.schedule=gpipe" parallel.schedule zero-bubble
 refused "--set train.tensor_cut=3 --set parallel.tensor=3 --set model.heads=3 --set model.kv_heads=3 --set model.width=48 --set model.ffn=96" \
     "train.tensor_cut is 3" "power of two"
-refused "--set train.tensor_cut=8" "train.tensor_cut is 8" "model.kv_heads 4"
+refused "--set train.tensor_cut=8" "train.tensor_cut is 8" "model.kv_heads 4" "use 4"
+refused "--set model.kv_heads=2" "train.tensor_cut is 4" "model.kv_heads 2" "use 2"
+refused "--set model.ffn=66" "train.tensor_cut is 4" "model.ffn 66" "use 2"
+refused "--set model.heads=6 --set model.width=48" "model.kv_heads is 4" "does not divide model.heads 6"
+refused "--ranks 3 --set parallel.tensor=3" "parallel.tensor is 3" "train.tensor_cut, which is 4" "use 2"
+refused "--ranks 3 --set parallel.context=3" "parallel.context is 3" "train.sequence_cut, which is 2" "use 2"
+refused "--ranks 2 --set parallel.context=2 --set train.sequence_cut=1" "parallel.context is 2" "which is 1; use 1"
+refused "--ranks 4 --set parallel.data=3" "parallel.data is 3" "set parallel.data to auto"
+refused "--ranks 5 --set parallel.tensor=auto --set parallel.pipeline=5" "parallel.pipeline is 5" "at most 4"
+refused "--ranks 7 --set parallel=auto --set train.leaves=3" "parallel.ranks is 7" "train.leaves" "at most 3 ranks"
+refused "--set parallel=3" "parallel is a section"
+refused "--set parallel.tensor=automatic" "parallel.tensor is" "allowed is auto or a whole number, 1 to 64"
 auto=
 for key in family layers heads kv_heads width ffn context; do auto+=" --set model.$key=auto"; done
 refused "--ranks 2 --set parallel.tensor=2 --set train.sequence_cut=1 --set adapter.kind=lora --set model.from=one/checkpoints/5 $auto" "parallel.tensor is 2" "adapter.kind"
 check "nothing was created" test ! -e none
+# Fewer micro-batches than stages only idle, and the run says how long.
+expect 0 "$LOCKSTEP" train mesh.yaml --dry-run --ranks 4 --set parallel.pipeline=4 --set train.global_batch=12
+prints "stages idle for 75.0 % of a leaf of 1 micro-batch"
+# Without a calibration there is nothing to compare: ranks divide the batch, and the run says why.
+expect 0 "$LOCKSTEP" train mesh.yaml --dry-run --ranks 3 --set parallel=auto
+prints "parallel: auto divides only the batch: this machine was never measured" "3 ranks with"
 # The cut belongs to a run's identity, degrees do not.
 expect 2 "${train[@]}" --run-dir one --set train.tensor_cut=2 --set train.steps=8
 says train.tensor_cut
