@@ -25,6 +25,7 @@
 #include "env/user/user_files.h"
 #include "orchestration/api/counters.h"
 #include "orchestration/api/request.h"
+#include "orchestration/api/run_heads.h"
 #include "orchestration/api/run_history.h"
 #include "orchestration/api/runs.h"
 #include "orchestration/api/server.h"
@@ -100,6 +101,7 @@ struct ls_api {
     ls_api_streams *streams;
     ls_api_histories *histories;
     ls_api_runs *runs;
+    ls_api_heads *heads;
     ls_user_files *files; /* the caller's */
     ls_api_names *names;
     ls_api_tokens *tokens;

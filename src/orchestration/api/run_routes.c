@@ -23,6 +23,7 @@ enum {
 
 #define NS_PER_S UINT64_C(1000000000)
 #define WAIT_NS  UINT64_C(20000000)
+#define LIST_NS  UINT64_C(300000000) /* for the newest numbers of runs; then those known are shown */
 
 static const json_t *shown_job(const ls_api_exchange *exchange)
 {
@@ -173,15 +174,6 @@ void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then)
 
 /* ---- a run in a few numbers ---- */
 
-static void set_number(json_t *row, const char *key, double value, const json_t *job)
-{
-    const json_t *known = json_object_get(job, key);
-    json_object_set_new(row, key,
-                        isfinite(value)         ? json_real(value)
-                        : json_is_number(known) ? json_real(json_number_value(known))
-                                                : json_null());
-}
-
 static json_t *member_or_null(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -194,23 +186,40 @@ static double cost_of(const json_t *job)
     return json_is_number(cost) ? json_number_value(cost) : NAN;
 }
 
+/* What is known of a run: all of its metrics if they were read, else the newest numbers. */
+static ls_run_head head_of(const ls_api *api, const json_t *job)
+{
+    ls_run_head head = ls_run_head_none();
+    const ls_api_run *run = ls_api_runs_find(api->runs, number_of(job, "job", 0));
+    if (api->home && text_of(job, "run_dir")[0]) {
+        const ls_run_head *known = ls_api_heads_find(api->heads, job);
+        head = known ? *known : head;
+    }
+    if (run && run->data.count > 0) {
+        const double val_loss = ls_run_metrics_last(&run->data, "val_loss");
+        head.step = (double)run->data.last_step;
+        head.loss = ls_run_metrics_last(&run->data, "loss");
+        head.val_loss = isfinite(val_loss) ? val_loss : head.val_loss;
+        head.tokens_per_s = ls_run_metrics_last(&run->data, "tokens_per_s");
+    }
+    const double cost = cost_of(job);
+    head.cost_usd = isfinite(cost) ? cost : head.cost_usd;
+    return head;
+}
+
 json_t *ls_api_run_row(const ls_api *api, const json_t *job)
 {
-    const uint64_t number = number_of(job, "job", 0);
-    const ls_api_run *run = ls_api_runs_find(api->runs, number);
-    const ls_run_metrics *data = run && run->data.count > 0 ? &run->data : NULL;
+    static const char *const taken[] = {"step",         "steps",   "loss",    "val_loss",
+                                        "tokens_per_s", "started", "cost_usd"};
     char id[32];
-    snprintf(id, sizeof id, "%" PRIu64, number);
+    snprintf(id, sizeof id, "%" PRIu64, number_of(job, "job", 0));
     json_t *row = json_pack("{s:s, s:O?, s:s}", "id", text_of(job, "id")[0] ? text_of(job, "id") : id, "name",
                             json_object_get(job, "name"), "status", text_of(job, "state"));
-    json_object_set_new(row, "step",
-                        data ? json_integer((json_int_t)data->last_step) : member_or_null(job, "step"));
-    json_object_set_new(row, "steps", member_or_null(job, "steps"));
-    set_number(row, "loss", data ? ls_run_metrics_last(data, "loss") : NAN, job);
-    set_number(row, "val_loss", data ? ls_run_metrics_last(data, "val_loss") : NAN, job);
-    set_number(row, "tokens_per_s", data ? ls_run_metrics_last(data, "tokens_per_s") : NAN, job);
-    json_object_set_new(row, "started", member_or_null(job, "started"));
-    set_number(row, "cost_usd", cost_of(job), job);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        json_object_set_new(row, taken[i], member_or_null(job, taken[i]));
+    }
+    const ls_run_head head = head_of(api, job);
+    ls_run_head_to_row(&head, row);
     return row;
 }
 
@@ -242,15 +251,34 @@ json_t *ls_api_run_rows(const ls_api *api, const json_t *list)
     return json_pack("{s:o}", "runs", runs);
 }
 
+static void answer_runs(ls_api_exchange *exchange);
+
+static void list_again(void *context)
+{
+    ls_api_exchange *exchange = context;
+    exchange->again = 0;
+    answer_runs(exchange);
+}
+
+/* The newest numbers of runs are waited for, but not for long. */
 static void answer_runs(ls_api_exchange *exchange)
 {
-    if (ls_api_exchange_is_well(exchange)) {
-        ls_api_exchange_json(exchange, 200, ls_api_run_rows(exchange->api, shown_job(exchange)));
+    ls_api *api = exchange->api;
+    if (!ls_api_exchange_is_well(exchange)) {
+        return;
+    }
+    json_t *runs = ls_api_run_rows(api, shown_job(exchange));
+    if (ls_api_heads_wait(api->heads) && ls_env_now_ns(api->env) < exchange->give_up_ns) {
+        json_decref(runs);
+        exchange->again = ls_env_timer_set(api->env, WAIT_NS, list_again, exchange);
+    } else {
+        ls_api_exchange_json(exchange, 200, runs);
     }
 }
 
 void ls_api_run_list(ls_api_exchange *exchange)
 {
+    exchange->give_up_ns = ls_env_now_ns(exchange->api->env) + LIST_NS;
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b}", "all", true));
     ls_api_exchange_then(exchange, answer_runs);
 }

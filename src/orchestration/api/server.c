@@ -133,6 +133,7 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->streams = ls_api_streams_create(api);
     api->histories = ls_api_histories_create();
     api->runs = ls_api_runs_create();
+    api->heads = ls_api_heads_create(api->env, api->files);
     api->names = ls_api_names_create(api);
     ls_arena arena = {0};
     const ls_status status = open_server(api, settings, &arena);
@@ -166,6 +167,7 @@ void ls_api_destroy(ls_api *api)
     ls_api_streams_destroy(api->streams);
     ls_api_histories_destroy(api->histories);
     ls_api_runs_destroy(api->runs);
+    ls_api_heads_destroy(api->heads);
     ls_api_names_destroy(api->names);
     ls_api_tokens_close(api->tokens);
     free(api->shared);

@@ -20,7 +20,8 @@ enum {
     LOG_LOOK_MS = 50, /* interval for a log that just grew; doubled while it does not grow */
     LOG_QUIET_MS = 400,
     LOG_PIECE_BYTES = 64 * 1024,
-    STEP_LOOK_MS = 500,
+    STEP_LOOK_MS = 100, /* interval for steps of running runs, and what each run adds to it */
+    STEP_LOOK_OF_RUN_MS = 4,
     HEARTBEAT_S = 15, /* between comments, by which a listener that is gone is noticed */
 };
 
@@ -52,10 +53,10 @@ typedef struct runner {
     ls_api_streams *all;
     uint64_t job;
     uint32_t uid, gid;
-    char id[192]; /* of the run */
-    char *run_dir;
-    uint64_t last_step;
-    uint64_t question; /* read of its newest step; 0: none is under way */
+    char id[192];         /* of the run */
+    char *run_dir, *name; /* of the file it writes to last */
+    uint64_t last_step;   /* or bytes of a file that is not metrics.jsonl */
+    uint64_t question;    /* read of its newest step; 0: none is under way */
 } runner;
 
 struct ls_api_streams {
@@ -228,6 +229,7 @@ static void drop_runner(runner *r)
         ls_user_files_forget(r->all->api->files, r->question);
     }
     free(r->run_dir);
+    free(r->name);
     free(r);
 }
 
@@ -276,8 +278,10 @@ static void hear_step(void *context, const ls_user_file_answer *answer)
     ls_user_file_answer seen = *answer;
     r->question = 0;
     ls_api_check_owner(&seen, r->uid);
-    json_t *step = seen.error ? NULL : last_step(seen.data, seen.bytes);
-    const uint64_t number = (uint64_t)json_integer_value(json_object_get(step, "step"));
+    const bool has_steps = strcmp(r->name, "metrics.jsonl") == 0;
+    json_t *step = seen.error ? NULL : has_steps ? last_step(seen.data, seen.bytes) : json_object();
+    const uint64_t number =
+        has_steps ? (uint64_t)json_integer_value(json_object_get(step, "step")) : seen.file_bytes;
     if (step && number != r->last_step) {
         r->last_step = number;
         tell_step(r->all, r, step);
@@ -291,7 +295,7 @@ static void look_at_steps(ls_api_streams *all)
     for (size_t i = 0; i < all->running_count; i++) {
         runner *r = all->running[i];
         const ls_user_file tail = {.folder = r->run_dir,
-                                   .name = "metrics.jsonl",
+                                   .name = r->name,
                                    .uid = r->uid,
                                    .gid = r->gid,
                                    .from_end = true,
@@ -325,7 +329,10 @@ static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, c
                   .uid = (uint32_t)json_integer_value(json_object_get(job, "uid")),
                   .gid = (uint32_t)json_integer_value(json_object_get(job, "gid")),
                   .run_dir = strdup(run_dir)};
-    LS_ASSERT(r->run_dir);
+    const json_t *files = json_object_get(job, "files");
+    const char *file = json_string_value(json_array_get(files, json_array_size(files) - 1));
+    r->name = strdup(file ? file : "metrics.jsonl");
+    LS_ASSERT(r->run_dir && r->name);
     const char *name = json_string_value(json_object_get(job, "id"));
     snprintf(r->id, sizeof r->id, "%" PRIu64, id);
     if (name) {
@@ -392,7 +399,8 @@ static void step_tick(void *context)
         return;
     }
     look_at_steps(all);
-    all->step_timer = ls_env_timer_set(all->api->env, STEP_LOOK_MS * NS_PER_MS, step_tick, all);
+    const uint64_t more_ms = STEP_LOOK_OF_RUN_MS * all->running_count;
+    all->step_timer = ls_env_timer_set(all->api->env, (STEP_LOOK_MS + more_ms) * NS_PER_MS, step_tick, all);
 }
 
 void ls_api_streams_open_events(ls_api_exchange *exchange)

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "telemetry/record/metrics_reader.h"
+#include "telemetry/store/run_head.h"
 
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -18,13 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TAIL_BYTES = 8192, SUMMARY_BYTES_MAX = 4 << 20, SCAN_S = 3, QUIET_S = 120 };
-
-/* What a table shows of a run, from the small files and the end of the large one. */
-typedef struct head {
-    double step, steps, loss, val_loss, tokens_per_s, started_s, cost_usd; /* NaN: not known */
-    char status[24];                                                       /* "": no summary */
-} head;
+enum { SUMMARY_BYTES_MAX = 4 << 20, SCAN_S = 3, LOOK_ALL_S = 10, QUIET_S = 120 };
 
 typedef struct folder_run {
     char *id, *path;
@@ -33,7 +28,7 @@ typedef struct folder_run {
     double modified_s, summary_s; /* of metrics.jsonl and summary.json, when they were read */
     off_t bytes;
     uint32_t uid, gid; /* of metrics.jsonl */
-    head head;
+    ls_run_head head;
 } folder_run;
 
 struct ls_folders {
@@ -42,7 +37,7 @@ struct ls_folders {
     const char *logs; /* pattern of names; "": none */
     folder_run *runs;
     size_t count, capacity;
-    double scanned_s, looked_s;
+    double scanned_s, looked_s, looked_all_s; /* looked: at those that are written to */
 };
 
 /* ---- finding runs ---- */
@@ -190,41 +185,6 @@ static size_t read_piece(const char *path, bool from_end, char *out, size_t byte
     return got > 0 ? (size_t)got : 0;
 }
 
-/* The newest values in the last lines of metrics.jsonl. */
-static void take_tail(head *h, const char *text, size_t bytes)
-{
-    ls_line_reader reader = {.text = text, .bytes = bytes};
-    json_t *line = NULL;
-    for (ls_line_kind kind; (kind = ls_object_reader_next(&reader, &line)) != LS_LINE_END;) {
-        if (kind != LS_LINE_GOOD) {
-            continue;
-        }
-        const double values[] = {ls_json_number(line, "step"), ls_json_number(line, "loss"),
-                                 ls_json_number(line, "val_loss"), ls_json_number(line, "tokens_per_s")};
-        double *const into[] = {&h->step, &h->loss, &h->val_loss, &h->tokens_per_s};
-        for (size_t i = 0; i < 4; i++) {
-            *into[i] = isfinite(values[i]) ? values[i] : *into[i];
-        }
-        json_decref(line);
-    }
-}
-
-static void take_summary(head *h, const char *path)
-{
-    json_t *summary = NULL;
-    if (ls_json_load(path, SUMMARY_BYTES_MAX, &summary) != LS_OK) {
-        ls_error_clear();
-        return;
-    }
-    const double val_loss = ls_json_number(summary, "val_loss");
-    const char *status = json_string_value(json_object_get(summary, "status"));
-    h->steps = ls_json_number(summary, "steps");
-    h->cost_usd = ls_json_number(summary, "cost_usd");
-    h->val_loss = isfinite(val_loss) ? val_loss : h->val_loss;
-    snprintf(h->status, sizeof h->status, "%s", status ? status : "");
-    json_decref(summary);
-}
-
 /* "  steps: 1000" in the section `train` of run.yaml, which is written by this program. */
 static double steps_of(const char *path)
 {
@@ -258,22 +218,19 @@ static const char *metrics_path(const folder_run *run, ls_arena *arena)
 
 static void read_head(folder_run *run, ls_arena *arena)
 {
-    char tail[TAIL_BYTES + 1];
-    head h = {.step = NAN,
-              .loss = NAN,
-              .val_loss = NAN,
-              .tokens_per_s = NAN,
-              .cost_usd = NAN,
-              .steps = steps_of(ls_path_join(arena, run->path, "run.yaml")),
-              .started_s = started_of(ls_path_join(arena, run->path, "events.jsonl"))};
-    const double steps = h.steps;
+    char tail[LS_RUN_TAIL_BYTES + 1];
+    json_t *summary = NULL;
+    ls_run_head *head = &run->head;
+    *head = ls_run_head_none();
+    head->steps = steps_of(ls_path_join(arena, run->path, "run.yaml"));
+    head->started_s = started_of(ls_path_join(arena, run->path, "events.jsonl"));
     const size_t bytes = read_piece(metrics_path(run, arena), true, tail, sizeof tail);
-    const char *line = bytes > TAIL_BYTES / 2 ? memchr(tail, '\n', bytes) : NULL;
-    const size_t skipped = line ? (size_t)(line - tail) + 1 : 0;
-    take_tail(&h, tail + skipped, bytes - skipped);
-    take_summary(&h, ls_path_join(arena, run->path, "summary.json"));
-    h.steps = isfinite(h.steps) ? h.steps : steps;
-    run->head = h;
+    ls_run_head_take_tail(head, tail, bytes, bytes == LS_RUN_TAIL_BYTES);
+    if (ls_json_load(ls_path_join(arena, run->path, "summary.json"), SUMMARY_BYTES_MAX, &summary) != LS_OK) {
+        ls_error_clear(); /* the run has not ended */
+    }
+    ls_run_head_take_summary(head, summary);
+    json_decref(summary);
 }
 
 /* Reads what has changed since the last look. */
@@ -304,10 +261,14 @@ static void refresh(ls_folders *f)
         f->scanned_s = now_s;
     }
     if (fabs(now_s - f->looked_s) > 1.0) {
+        const bool all = fabs(now_s - f->looked_all_s) > LOOK_ALL_S;
         for (size_t i = 0; i < f->count; i++) {
-            look_at(&f->runs[i], &arena);
+            if (all || f->runs[i].bytes == 0 || now_s - f->runs[i].modified_s < QUIET_S) {
+                look_at(&f->runs[i], &arena);
+            }
         }
         f->looked_s = now_s;
+        f->looked_all_s = all ? now_s : f->looked_all_s;
     }
     ls_arena_release(&arena);
 }
@@ -330,16 +291,6 @@ static const char *state_of(const folder_run *run)
                                                   : "STOPPED";
 }
 
-static void set_number(json_t *row, const char *key, double value)
-{
-    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
-}
-
-static void set_count(json_t *row, const char *key, double value)
-{
-    json_object_set_new(row, key, value >= 0 && value < 9e15 ? json_integer((json_int_t)value) : json_null());
-}
-
 static json_t *row_of(const ls_folders *f, size_t index)
 {
     const folder_run *run = &f->runs[index];
@@ -350,13 +301,7 @@ static json_t *row_of(const ls_folders *f, size_t index)
     json_t *text = json_string(name);
     json_object_set_new(row, "name", text ? text : json_string(run->id)); /* not UTF-8 */
     json_object_set(row, "files", run->files);
-    set_count(row, "step", run->head.step);
-    set_count(row, "steps", run->head.steps);
-    set_number(row, "loss", run->head.loss);
-    set_number(row, "val_loss", run->head.val_loss);
-    set_number(row, "tokens_per_s", run->head.tokens_per_s);
-    set_number(row, "started", run->head.started_s);
-    set_number(row, "cost_usd", run->head.cost_usd);
+    ls_run_head_to_row(&run->head, row);
     return row;
 }
 
