@@ -23,7 +23,7 @@ enum {
 
 #define NS_PER_S UINT64_C(1000000000)
 #define WAIT_NS  UINT64_C(20000000)
-#define LIST_NS  UINT64_C(300000000) /* for the newest numbers of runs; then those known are shown */
+#define LIST_NS  UINT64_C(300000000) /* for the newest numbers of runs */
 
 static const json_t *shown_job(const ls_api_exchange *exchange)
 {

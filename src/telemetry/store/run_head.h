@@ -21,7 +21,7 @@ typedef struct ls_run_head {
 /* Nothing is known. */
 ls_run_head ls_run_head_none(void);
 
-/* Takes the newest values from the last bytes of metrics.jsonl. is_cut: they begin within a line. */
+/* Takes the newest values from the last bytes of metrics.jsonl. is_cut: they begin in a line. */
 void ls_run_head_take_tail(ls_run_head *head, const char *text, size_t bytes, bool is_cut);
 /* Takes what summary.json says. NULL or anything else than an object: nothing. */
 void ls_run_head_take_summary(ls_run_head *head, const json_t *summary);
