@@ -178,6 +178,7 @@ extern const ls_command ls_command_up;
 extern const ls_command ls_command_down;
 extern const ls_command ls_command_submit;
 extern const ls_command ls_command_sweep;
+extern const ls_command ls_command_sweep_show;
 extern const ls_command ls_command_ps;
 extern const ls_command ls_command_why;
 extern const ls_command ls_command_logs;

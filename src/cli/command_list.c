@@ -38,6 +38,8 @@ const ls_command_entry ls_command_list[] = {
     {"Queue", &ls_command_up, true},
     {"Queue", &ls_command_down, false},
     {"Queue", &ls_command_submit, true},
+    /* before `sweep`, which would take "show" as a file */
+    {"Queue", &ls_command_sweep_show, false},
     {"Queue", &ls_command_sweep, false},
     {"Queue", &ls_command_ps, true},
     {"Queue", &ls_command_top, false},

@@ -311,6 +311,15 @@ typedef struct ls_run_job {
     double lease_s;      /* of the trainer; 0: ranks end with it */
 } ls_run_job;
 
+/* What `lockstep sweep` does with the jobs it makes of the file; nothing for other commands. */
+typedef struct ls_run_asha {
+    uint64_t first;        /* steps after which jobs are first compared; 0: only at their end */
+    uint64_t eta;          /* one of so many goes on */
+    int metric;            /* 0: val_loss, 1: loss */
+    uint64_t budget_steps; /* of all jobs together; 0: no limit */
+    uint64_t failures_max; /* failures alike in a row that stop the sweep; 0: none do */
+} ls_run_asha;
+
 enum {
     LS_RUN_FILE_MAX_RANKS = 8,           /* job.max_ranks if it is auto */
     LS_RUN_FILE_AUDIT_STEPS = 1000,      /* train.audit_every_steps unless it is set */
@@ -340,6 +349,7 @@ typedef struct ls_run_file {
     ls_run_sample sample;
     ls_run_log_settings log;
     ls_run_job job;
+    ls_run_asha asha;
     ls_run_automatic automatic;
 } ls_run_file;
 

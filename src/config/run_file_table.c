@@ -22,6 +22,7 @@ static const char *const formats[] = {"auto", "text", "prompt_completion", "mess
 static const char *const loss_on[] = {"assistant", "all", "last", NULL};
 static const char *const bad_records[] = {"stop", "skip", NULL};
 static const char *const priorities[] = {"low", "normal", "high", NULL};
+static const char *const asha_metrics[] = {"val_loss", "loss", NULL};
 static const char *const nearness[] = {"island", "node", "leaf", "spine", "cluster", NULL};
 
 #define ROW(key_, type_, field_, default_)                                                                   \
@@ -202,6 +203,12 @@ static const ls_option options[] = {
     {ROW("job.log_max", LS_OPTION_BYTES, job.log_bytes_max, "1GiB"), .min = 65536, .max = 1e15, .help = "largest size of the job's log, all of its restarts together; beyond it the beginning and the end are kept, with a line in between that says how many bytes were dropped. With several ranks, the logs of the single ranks may together have this size again. Slurm jobs are not limited"},
     {ROW("job.environment", LS_OPTION_STRINGS, job.environment, "[]"), .value_name = "NAME=VALUE", .help = "environment variables of the job's processes, added to those of the submitter"},
     {ROW("job.share", LS_OPTION_STRINGS, job.share, "[]"), .value_name = "USERS", .help = "users who have the owner's rights on the job: they can see its name, file and log, change it and stop it"},
+
+    {U64("asha.first", asha.first, "0", 0, MANY), .help = "number of steps after which the jobs of a sweep are compared for the first time; the best of them train on to asha.eta times as many steps, and so on, and the others stop. The learning-rate schedule is that of the whole run. 0: all jobs train to their end"},
+    {U64("asha.eta", asha.eta, "4", 2, 64), .help = "one of so many jobs of a sweep trains on each time they are compared"},
+    {CHOICE("asha.metric", asha.metric, "val_loss", asha_metrics), .help = "what the jobs of a sweep are compared by; the lowest is the best. loss: mean training loss of the last steps, at most 20"},
+    {U64("asha.budget_steps", asha.budget_steps, "0", 0, MANY), .help = "largest number of steps that all jobs of a sweep with asha.first compute together; 0: no limit"},
+    {U64("asha.failures_max", asha.failures_max, "3", 0, 1 << 20), .help = "a sweep is stopped when so many of its jobs, one after the other, failed alike; losses that are not finite do not count. 0: it is never stopped"},
 };
 /* clang-format on */
 
@@ -225,6 +232,7 @@ static const ls_option_section sections[] = {
     {"job", "settings of the queue and of recovery"},
     {"job.placement", "how close to each other the ranks are placed"},
     {"job.group", "limit on how many jobs of a group run at once"},
+    {"asha", "when `lockstep sweep` stops jobs that are worse than others"},
 };
 
 const ls_option_table *ls_run_file_table(void)

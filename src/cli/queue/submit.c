@@ -468,14 +468,22 @@ const ls_command ls_command_sweep = {
     .summary = "queue a job for each combination of values",
     .details = "FILE is a run file, as for 'lockstep submit'. Each combination of the values\n"
                "given with --set becomes a job of one group. The jobs are queued together; if\n"
-               "one of them could never run, none is queued. 'lockstep ps --group GROUP'\n"
-               "compares them.\n"
+               "one of them could never run, none is queued. 'lockstep sweep show' compares\n"
+               "them.\n"
+               "\n"
+               "With asha.first in the run file (or as --set asha.first=100), all jobs train\n"
+               "that many steps and pause. The best of them, one in asha.eta, go on from their\n"
+               "checkpoints to asha.eta times as many steps, and so on to the end of the run;\n"
+               "the others stop. The job that wins has the bits of a run that never paused.\n"
                "\n"
                "Examples:\n"
                "  lockstep sweep run.yaml --set train.optimizer.lr=1e-3,3e-4 --set train.seed=1,2\n"
                "      four jobs\n"
                "  lockstep sweep run.yaml --set train.seed=1,2,3 --running-max 1\n"
-               "      three jobs, one after the other",
+               "      three jobs, one after the other\n"
+               "  lockstep sweep run.yaml --set train.optimizer.lr=1e-2,3e-3,1e-3,3e-4 \\\n"
+               "      --set train.seed=1,2,3,4 --set asha.first=100\n"
+               "      16 jobs, of which 4 train beyond step 100",
     .words_min = 1,
     .words_max = 1,
     .options = &sweep_table,

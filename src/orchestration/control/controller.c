@@ -155,6 +155,7 @@ void ls_controller_move(ls_controller *c, ls_entry *entry, ls_job_state to, ls_j
     job->state = to;
     job->cause = cause;
     ls_job_set_text(job, text);
+    c->sweeps_are_due = c->sweeps_are_due || job->spec.group[0];
     if (ls_job_state_is_final(to)) {
         job->ended_s = c->time_s;
         ls_job_shift(job, c->ahead_s);
@@ -247,6 +248,7 @@ void ls_controller_destroy(ls_controller *c)
     ls_policy_destroy(c->policy);
     ls_arena_release(&c->arena);
     json_decref(c->upkeep);
+    ls_sweeps_destroy(c);
     free(c->node_is_up);
     free(c->places);
     free(c->entries);
@@ -375,6 +377,7 @@ static void restore_entry(ls_controller *c, ls_entry *entry)
 void ls_controller_restored(ls_controller *c, uint64_t next_job)
 {
     c->next_job = next_job;
+    c->sweeps_are_due = true;
     /* Running jobs first: a job that waits for one of them must find it. */
     for (int waiting = 0; waiting < 2; waiting++) {
         for (uint32_t i = 0; i < c->entry_count; i++) {
@@ -393,6 +396,8 @@ static bool changes_something(ls_verb verb)
 {
     switch (verb) {
     case LS_VERB_LIST:
+    case LS_VERB_SWEEPS:
+    case LS_VERB_SWEEP_OF:
     case LS_VERB_SHOW:
     case LS_VERB_WHY:
     case LS_VERB_EVENTS:
@@ -497,6 +502,7 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     LS_ASSERT(!c->in_turn);
     look_at_clock(c);
     ls_transitions_timers(c);
+    ls_sweeps_decide(c);
     if (c->policy && !c->paused) {
         ls_transitions_pass(c);
         ls_foresight_starts(c);
@@ -509,13 +515,15 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     turn_out->transitions = c->transitions;
     turn_out->transition_count = c->transition_count;
     turn_out->upkeep = c->upkeep_is_changed ? c->upkeep : NULL;
+    turn_out->sweeps = ls_sweeps_rows(c);
     turn_out->orders = c->orders;
     turn_out->order_count = c->order_count;
     turn_out->must_be_written =
         turn_out->changed_count + turn_out->transition_count + turn_out->account_count > 0 ||
-        turn_out->upkeep;
+        turn_out->upkeep || turn_out->sweeps;
     c->in_turn = true;
-    c->has_work = false;
+    /* the policy may have ended a job of a sweep */
+    c->has_work = c->sweeps_are_due && !c->paused && !c->is_going_down;
 }
 
 static void call_replies(ls_controller *c)
@@ -549,6 +557,7 @@ void ls_controller_turn_done(ls_controller *c)
         c->accounts[i]->is_changed = false;
     }
     c->upkeep_is_changed = false;
+    ls_sweeps_written(c);
     c->touched_count = c->transition_count = c->order_count = 0;
     ls_arena_release(&c->arena);
     call_replies(c);

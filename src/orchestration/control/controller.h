@@ -52,6 +52,10 @@ typedef enum ls_verb {
      * last first.
      */
     LS_VERB_LIST,
+    /* -> {"sweeps": [..]}: those of the caller; of all users for an administrator */
+    LS_VERB_SWEEPS,
+    /* {"job"} -> the sweep that the job belongs to, with all its jobs; 404: none */
+    LS_VERB_SWEEP_OF,
     /* {"job"} -> everything about the job */
     LS_VERB_SHOW,
     /*
@@ -178,6 +182,7 @@ typedef struct ls_turn {
     const ls_account *const *accounts; /* rows to be written */
     uint32_t account_count;
     const json_t *upkeep; /* to be written; NULL: unchanged */
+    const json_t *sweeps; /* rows to be written, {"first", "count", "state"}; NULL: none */
     const ls_engine_order *orders;
     uint32_t order_count;
     bool must_be_written; /* there are rows to write */
@@ -258,6 +263,8 @@ LS_MUST_CHECK ls_status ls_account_add_user(ls_account *account, const char *use
 LS_MUST_CHECK ls_status ls_account_set_priority(ls_account *account, const char *name);
 /* Pauses, drained nodes and maintenance, as a turn has handed them out. Errors: LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_controller_restore_upkeep(ls_controller *controller, const json_t *upkeep);
+/* The state of a sweep, as a turn has handed it out. Errors: LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_controller_restore_sweep(ls_controller *controller, const json_t *state);
 /* To be called after the last of them. next_job: the number of the next job. */
 void ls_controller_restored(ls_controller *controller, uint64_t next_job);
 

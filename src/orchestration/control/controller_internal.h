@@ -13,12 +13,15 @@
  *   job_answers.c, why_answers.c, queue_answers.c   calls that only look (answers.h)
  *   places.c          nodes as the policy sees them
  *   foresight.c       predictions about jobs, and how they turned out
+ *   sweeps.c          sweeps: which of their jobs train on (asha.h), and which stop
+ *   sweep_answers.c   who has won
  *   usage.c           device-hours: allocated, idle, waiting, lost
  *   money.c           caps of jobs and budgets of accounts: who is stopped, and who may continue
  */
 #ifndef LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
 #define LS_ORCHESTRATION_CONTROL_CONTROLLER_INTERNAL_H
 
+#include "orchestration/control/asha.h"
 #include "orchestration/control/controller.h"
 #include "orchestration/policy/policy.h"
 
@@ -69,6 +72,24 @@ typedef struct ls_job_place {
     uint32_t node, first, devices; /* first: its first device, counted within the node */
 } ls_job_place;
 
+/* The jobs that one `lockstep sweep` made; their numbers follow one another. Kept as a row of its
+ * own, which outlives their records in memory. */
+typedef struct ls_sweep {
+    uint64_t first; /* its name is "sweep-FIRST" */
+    uint32_t count;
+    uint32_t uid;
+    char title[LS_JOB_NAME_BYTES_MAX + 1];
+    ls_asha asha;
+    bool uses_loss; /* as metric; otherwise val_loss */
+    uint32_t failures_max, failed_alike;
+    json_t *failure; /* how the last failed_alike jobs failed; null: they did not */
+    json_t *text;    /* why it ended early; null: it did not */
+    ls_trial *trials;
+    /* of each trial: what it tries, ["train.seed=1"], and the last decision about it, in words */
+    json_t *sets, *whys;
+    bool has_ended, is_changed;
+} ls_sweep;
+
 struct ls_controller {
     ls_controller_settings settings;
     ls_engine *engine;
@@ -90,8 +111,12 @@ struct ls_controller {
     ls_account_entry **accounts; /* the index is the policy's */
     uint32_t account_count;
     double time_s;
-    double ahead_s; /* what the wall clock shows now is time_s + ahead_s */
-    json_t *upkeep; /* pauses, drained nodes, maintenance (upkeep.c) */
+    double ahead_s;    /* what the wall clock shows now is time_s + ahead_s */
+    ls_sweep **sweeps; /* by number */
+    uint32_t sweep_count;
+    bool sweeps_are_due; /* a job of a sweep has changed its state */
+    json_t *sweep_rows;  /* of this turn */
+    json_t *upkeep;      /* pauses, drained nodes, maintenance (upkeep.c) */
     bool upkeep_is_changed;
     char *paused; /* why changes are refused; NULL: they are not */
     bool is_going_down, cancels_all;
@@ -231,6 +256,29 @@ uint64_t ls_submit_bytes(const json_t *request);
 /* Whether there are the jobs that it waits for; any user's may be named, as with Slurm: that a job
  * has ended is visible to everyone. Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_submit_check_after(ls_controller *c, const ls_job *job);
+
+/* ---- sweeps.c ---- */
+
+/* The name of the metric: "val_loss" or "loss". */
+const char *ls_sweep_metric(const ls_sweep *sweep);
+/* The sweep that a job belongs to; NULL: none. */
+ls_sweep *ls_sweeps_find(const ls_controller *c, uint64_t job);
+/* Whether a new job can be one of a sweep whose first job is `first`. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_sweeps_check(const ls_controller *c, const ls_job *first, const ls_job *job);
+/* The last `count` jobs, which were just entered, become a sweep. */
+void ls_sweeps_begin(ls_controller *c, const ls_caller *caller, uint32_t count);
+/* Decides which of their jobs go on, as far as that can be said now. To be called in each turn. */
+void ls_sweeps_decide(ls_controller *c);
+/* The rows that have changed, {"first", "count", "state"}; NULL: none. Kept until
+ * ls_sweeps_written. */
+const json_t *ls_sweeps_rows(ls_controller *c);
+void ls_sweeps_written(ls_controller *c);
+void ls_sweeps_destroy(ls_controller *c);
+
+/* ---- sweep_answers.c ---- */
+
+ls_answer ls_answers_sweeps(ls_controller *c, const ls_caller *caller, const json_t *arguments);
+ls_answer ls_answers_sweep(ls_controller *c, const ls_job *job);
 
 /* ---- job_change.c ---- */
 

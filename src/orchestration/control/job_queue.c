@@ -237,7 +237,7 @@ static ls_policy_job describe_job(const ls_controller *c, const ls_job *job)
     value.group_running_max = spec->group_running_max;
     value.after_any = spec->after_any;
     value.dataset = spec->data_hash;
-    value.held = job->held && !ls_job_has_devices(job);
+    value.held = ls_job_is_kept(job) && !ls_job_has_devices(job);
     return value;
 }
 
@@ -410,7 +410,7 @@ void ls_queue_again(ls_controller *c, ls_entry *entry)
     const uint64_t now_ms = ls_controller_ms(c->time_s);
     const ls_job *job = entry->job;
     sure(ls_policy_requeued(c->policy, now_ms, job->id));
-    sure(ls_policy_hold(c->policy, now_ms, job->id, job->held));
+    sure(ls_policy_hold(c->policy, now_ms, job->id, ls_job_is_kept(job)));
     const uint64_t left_ms = ls_queue_limit_left_ms(job);
     if (left_ms > 0) {
         sure(ls_policy_change(c->policy, now_ms, job->id, LS_CHANGE_LIMIT, left_ms));

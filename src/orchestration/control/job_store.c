@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 4 };
+enum { SCHEMA_VERSION = 5 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -30,7 +30,7 @@ static const char schema[] =
 
 struct ls_job_store {
     ls_database *database;
-    ls_statement *insert, *update, *amend, *journal, *account, *no_account, *upkeep;
+    ls_statement *insert, *update, *amend, *journal, *account, *no_account, *upkeep, *sweep;
 };
 
 /* ---- opening ---- */
@@ -52,6 +52,8 @@ static const char *const steps[SCHEMA_VERSION] = {
     " ALTER TABLE accounts ADD COLUMN month_before INTEGER NOT NULL DEFAULT 0;"
     " ALTER TABLE accounts ADD COLUMN month_told INTEGER NOT NULL DEFAULT 0;"
     " PRAGMA user_version=4; COMMIT",
+    "BEGIN; CREATE TABLE sweeps(first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL);"
+    " PRAGMA user_version=5; COMMIT",
 };
 
 static ls_status check_version(ls_database *database)
@@ -86,6 +88,9 @@ static ls_status prepare(ls_job_store *store)
                                 &store->amend));
     LS_TRY(ls_statement_prepare(store->database, "INSERT OR REPLACE INTO upkeep(id, state) VALUES(1, ?1)",
                                 &store->upkeep));
+    LS_TRY(ls_statement_prepare(store->database,
+                                "INSERT OR REPLACE INTO sweeps(first, last, state) VALUES(?1, ?2, ?3)",
+                                &store->sweep));
     LS_TRY(ls_statement_prepare(store->database, "UPDATE jobs SET state=?2, ended=?3, record=?4 WHERE id=?1",
                                 &store->update));
     LS_TRY(ls_statement_prepare(store->database,
@@ -132,6 +137,7 @@ void ls_job_store_close(ls_job_store *store)
         ls_statement_finish(store->no_account);
         ls_statement_finish(store->amend);
         ls_statement_finish(store->upkeep);
+        ls_statement_finish(store->sweep);
         ls_database_close(store->database);
         free(store);
     }
@@ -264,6 +270,15 @@ static ls_status write_rows(ls_job_store *store, const ls_turn *turn)
     if (turn->upkeep) {
         set_json(store->upkeep, 1, turn->upkeep);
         LS_TRY(ls_statement_do(store->upkeep));
+    }
+    for (size_t i = 0; i < json_array_size(turn->sweeps); i++) {
+        const json_t *state = json_array_get(turn->sweeps, i);
+        const int64_t first = json_integer_value(json_object_get(state, "first"));
+        ls_statement_set_i64(store->sweep, 1, first);
+        ls_statement_set_i64(store->sweep, 2,
+                             first + json_integer_value(json_object_get(state, "count")) - 1);
+        set_json(store->sweep, 3, state);
+        LS_TRY(ls_statement_do(store->sweep));
     }
     return LS_OK;
 }
@@ -410,6 +425,28 @@ static ls_status restore_upkeep(ls_job_store *store, ls_controller *controller)
     return status;
 }
 
+static ls_status restore_sweeps(ls_job_store *store, ls_controller *controller)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    ls_status status;
+    LS_TRY(ls_statement_prepare(store->database, "SELECT state FROM sweeps ORDER BY first", &row));
+    while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
+        json_t *state = NULL;
+        const char *text = ls_statement_text(row, 0);
+        status = ls_json_parse(text, strlen(text), "the record of a sweep", &state);
+        if (status == LS_OK) {
+            status = ls_controller_restore_sweep(controller, state);
+            json_decref(state);
+        }
+        if (status != LS_OK) {
+            break;
+        }
+    }
+    ls_statement_finish(row);
+    return status;
+}
+
 ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_controller *controller,
                                uint64_t *next_out)
 {
@@ -418,6 +455,7 @@ ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max, ls_contr
     LS_TRY(restore_accounts(store, controller));
     LS_TRY(restore_jobs(store, ended_max, controller));
     LS_TRY(restore_upkeep(store, controller));
+    LS_TRY(restore_sweeps(store, controller));
     LS_TRY(ls_statement_prepare(store->database, "SELECT COALESCE(MAX(id), 0) + 1 FROM jobs", &row));
     const ls_status status = ls_statement_step(row, &has_row);
     if (status == LS_OK) {
@@ -593,6 +631,10 @@ ls_status ls_job_store_remove(ls_job_store *store, const uint64_t *ids, uint32_t
     ls_status status = remove_each(store, "DELETE FROM journal WHERE job=?1", ids, count);
     if (status == LS_OK) {
         status = remove_each(store, "DELETE FROM jobs WHERE id=?1 AND ended=1", ids, count);
+    }
+    if (status == LS_OK) {
+        status = ls_database_run(store->database, "DELETE FROM sweeps WHERE NOT EXISTS"
+                                                  " (SELECT 1 FROM jobs WHERE id BETWEEN first AND last)");
     }
     if (status != LS_OK) {
         ls_database_roll_back(store->database);

@@ -6,6 +6,7 @@
  *   journal   one line per transition, in the order in which they happened
  *   accounts  weight, quota, usage
  *   upkeep    pauses, drained nodes, maintenance: one row of JSON
+ *   sweeps    the numbers of its first and last job, and its state as JSON; goes with its last job
  *
  * A turn is one transaction: rows and journal are written together or not at all. One owner, one
  * thread.
@@ -33,8 +34,8 @@ LS_MUST_CHECK ls_status ls_job_store_write(ls_job_store *store, const ls_turn *t
 
 /*
  * Hands all jobs that have not ended and the last `ended_max` that have to the controller, by
- * number; then the accounts. A row that cannot be read is an error that names it; it is not
- * skipped, because it may be a running job. next_out: the number of the next job.
+ * number; then accounts, upkeep and sweeps. A row that cannot be read is an error that names it;
+ * it is not skipped, because it may be a running job. next_out: the number of the next job.
  */
 LS_MUST_CHECK ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended_max,
                                              ls_controller *controller, uint64_t *next_out);

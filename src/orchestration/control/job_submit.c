@@ -459,6 +459,10 @@ ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_
     for (uint64_t i = 0; i < s.samples; i++) {
         ls_job *job = NULL;
         ls_answer answer = submit(c, caller, point_request(arguments, &s, i, group, running_max), true, &job);
+        if (job && ls_sweeps_check(c, ls_controller_job(c, first), job) != LS_OK) {
+            answer = ls_answer_error(LS_ERR_INVALID);
+            job = NULL;
+        }
         if (!job) {
             take_back(c, &before, accounts_before);
             json_decref(jobs);
@@ -466,5 +470,17 @@ ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_
         }
         json_array_append_new(jobs, json_integer((json_int_t)job->id));
     }
+    const ls_job *one = ls_controller_job(c, first);
+    const uint64_t budget = one->spec.asha.budget_steps, least = s.samples * one->spec.asha.first;
+    if (one->spec.asha.first > 0 && budget > 0 && least > budget) {
+        take_back(c, &before, accounts_before);
+        json_decref(jobs);
+        return ls_answer_fail(400,
+                              "asha.budget_steps is %" PRIu64 ", but %" PRIu64 " jobs of %" PRIu64
+                              " steps each, before they are compared (asha.first), need %" PRIu64
+                              ": raise the budget, lower asha.first, or try fewer values (--random)",
+                              budget, s.samples, one->spec.asha.first, least);
+    }
+    ls_sweeps_begin(c, caller, (uint32_t)s.samples);
     return (ls_answer){201, json_pack("{s:o, s:s}", "jobs", jobs, "group", group), first};
 }

@@ -93,11 +93,26 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
         text = ls_money_hold_text(c, entry, job->hold);
         cause = LS_CAUSE_BUDGET;
     }
-    ls_controller_move(c, entry, job->held ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
+    ls_controller_move(c, entry, ls_job_is_kept(job) ? LS_JOB_HELD : LS_JOB_QUEUED, cause, text);
     ls_queue_again(c, entry);
     if (c->decides) {
         ls_transitions_hand_over(c, entry);
     }
+}
+
+/* Its processes ended well: it has succeeded, unless its sweep wanted it to train only so far. A
+ * run that ended by itself before that step (eval.patience) has succeeded, too. */
+static void succeed(ls_controller *c, ls_entry *entry, const char *text)
+{
+    ls_job *job = entry->job;
+    if (job->stop_step == 0 || (job->result.step > 0 && job->result.step < job->stop_step)) {
+        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, text);
+        return;
+    }
+    job->paused = true;
+    wait_again(
+        c, entry, LS_CAUSE_SWEEP, false,
+        ls_arena_printf(&c->arena, "paused by its sweep at step %llu", (unsigned long long)job->stop_step));
 }
 
 /* ---- stopping ---- */
@@ -136,7 +151,7 @@ void ls_transitions_release(ls_controller *c, ls_entry *entry)
     const ls_job_cause cause = job->hold == LS_HOLD_USER ? LS_CAUSE_USER : LS_CAUSE_NONE;
     job->held = false;
     job->hold = LS_HOLD_USER;
-    if (job->state != LS_JOB_HELD) {
+    if (job->state != LS_JOB_HELD || job->paused) {
         ls_controller_touch(c, entry);
         return;
     }
@@ -372,7 +387,9 @@ static const char *reason_and_end(ls_controller *c, const ls_job *job, const cha
 
 static void end_cancelled(ls_controller *c, ls_entry *entry, const char *end)
 {
-    end_start(c, entry, LS_JOB_CANCELLED, LS_CAUSE_USER, reason_and_end(c, entry->job, end));
+    end_start(c, entry, LS_JOB_CANCELLED,
+              entry->job->cause == LS_CAUSE_SWEEP ? LS_CAUSE_SWEEP : LS_CAUSE_USER,
+              reason_and_end(c, entry->job, end));
 }
 
 /* The checkpoint can be used by submitting the same run file again. */
@@ -390,7 +407,7 @@ static void ended_at_limit(ls_controller *c, ls_entry *entry, const ls_engine_re
 {
     const ls_job *job = entry->job;
     if (report->exit_code == 0 && job->run_dir[0]) {
-        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, NULL);
+        succeed(c, entry, NULL);
         return;
     }
     const char *end = report->exit_code == 75 ? saved_text(c, job)
@@ -434,7 +451,7 @@ static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_repor
     ls_job *job = entry->job;
     const bool is_quick = c->time_s - job->started_s < QUICK_S;
     if (report->exit_code == 0) {
-        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+        succeed(c, entry, report->text);
         return;
     }
     if (report->exit_code == 75 && !c->decides && is_over_limit(c, job)) {
@@ -458,7 +475,7 @@ static void ended_preempted(ls_controller *c, ls_entry *entry, const ls_engine_r
 {
     ls_job *job = entry->job;
     if (report->exit_code == 0) {
-        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+        succeed(c, entry, report->text);
     } else if (job->spec.restartable &&
                (report->exit_code == 75 || was_killed(report->exit_code) || report->cause == LS_CAUSE_LOST)) {
         wait_again(c, entry, job->cause, report->exit_code != 75,
@@ -476,7 +493,7 @@ static void ended_stopped(ls_controller *c, ls_entry *entry, const ls_engine_rep
     } else if (job->cause == LS_CAUSE_LIMIT) {
         ended_at_limit(c, entry, report);
     } else if (report->exit_code == 0) {
-        end_start(c, entry, LS_JOB_SUCCEEDED, LS_CAUSE_NONE, report->text);
+        succeed(c, entry, report->text);
     } else if (job->cause == LS_CAUSE_BUDGET && report->exit_code == 75) {
         /* it can continue after all */
         job->held = true;
@@ -551,6 +568,9 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
     const ls_engine_report whole = with_error(c, told), *report = &whole;
     ls_job *job = entry->job;
     job->exit_code = report->exit_code;
+    if (report->result.step > 0) {
+        job->result = report->result;
+    }
     if (ls_money_has_capped(c, entry, report)) {
         wait_again(c, entry, LS_CAUSE_BUDGET, report->exit_code != 75, NULL);
     } else if (job->state == LS_JOB_RECOVERING) {

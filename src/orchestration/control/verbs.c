@@ -115,6 +115,11 @@ static ls_answer verb_hold(ls_controller *c, const ls_caller *caller, ls_entry *
     if (job->held) {
         return state_of(job);
     }
+    if (job->paused) { /* it has no devices, and waits for its sweep */
+        job->held = true;
+        ls_controller_note(c, entry, LS_CAUSE_USER, ls_arena_printf(&c->arena, "held by %s", caller->user));
+        return state_of(job);
+    }
     if (job->state == LS_JOB_STOPPING) {
         return ls_answer_fail(409, "job %" PRIu64 " is being ended", job->id);
     }
@@ -133,6 +138,13 @@ static ls_answer verb_release(ls_controller *c, const ls_caller *caller, ls_entr
 {
     (void)caller, (void)arguments;
     ls_job *job = entry->job;
+    if (job->paused && !job->held) {
+        return ls_answer_fail(409,
+                              "job %" PRIu64
+                              " is not held by a user: its sweep has paused it, and lets it go "
+                              "on if it is among the best ('lockstep sweep show %" PRIu64 "')",
+                              job->id, job->id);
+    }
     if (!job->held) {
         if (job->state == LS_JOB_QUEUED && job->handed_over) { /* the engine may hold it */
             ls_controller_order(c, LS_DO_CHANGE, entry);
@@ -368,6 +380,13 @@ static ls_answer verb_why(ls_controller *c, const ls_caller *caller, const targe
     return ls_answers_why(c, caller, found->job, found->entry);
 }
 
+static ls_answer verb_sweep_of(ls_controller *c, const ls_caller *caller, const target *found,
+                               const json_t *arguments)
+{
+    (void)caller, (void)arguments;
+    return ls_answers_sweep(c, found->job);
+}
+
 /*
  * A verb is about the whole queue, looks at one job (which may have ended, and left memory), or
  * changes one job that has not ended. Exactly one of the three is set.
@@ -382,6 +401,8 @@ static const struct {
     [LS_VERB_SUBMIT] = {"submit", .queue = ls_submit_job},
     [LS_VERB_SWEEP] = {"sweep", .queue = ls_submit_sweep},
     [LS_VERB_LIST] = {"list", .queue = ls_answers_list},
+    [LS_VERB_SWEEPS] = {"sweeps", .queue = ls_answers_sweeps},
+    [LS_VERB_SWEEP_OF] = {"sweep_of", .look = verb_sweep_of},
     [LS_VERB_SHOW] = {"show", .look = verb_show},
     [LS_VERB_WHY] = {"why", .look = verb_why},
     [LS_VERB_EVENTS] = {"events", .look = verb_events},

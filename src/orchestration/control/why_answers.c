@@ -118,7 +118,7 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
         break;
     case LS_WHY_HOLD:
         ls_text_printf(text, "%s%s", job->text ? job->text : "it is held",
-                       job->hold == LS_HOLD_USER ? ", until 'lockstep release'" : "");
+                       job->held && job->hold == LS_HOLD_USER ? ", until 'lockstep release'" : "");
         break;
     case LS_WHY_DEPENDENCY:
         append_dependency(c, job, text);

@@ -71,6 +71,7 @@ typedef struct ls_engine_report {
     /* ENDED: the last line it printed that explains an error, printable, at most 300 bytes; NULL:
      * none */
     const char *error;
+    ls_job_result result; /* ENDED: of a training run, if known */
 } ls_engine_report;
 
 /* report: valid during the call. */

@@ -27,6 +27,7 @@ static const char *const cause_names[LS_CAUSES] = {
     [LS_CAUSE_USER] = "user",
     [LS_CAUSE_PREEMPTED] = "preempted",
     [LS_CAUSE_IMPOSSIBLE] = "impossible",
+    [LS_CAUSE_SWEEP] = "sweep",
     [LS_CAUSE_DISK] = "disk",
     [LS_CAUSE_BUDGET] = "budget",
 };

@@ -72,6 +72,7 @@ typedef enum ls_job_cause {
     LS_CAUSE_USER,       /* a user cancelled or held it */
     LS_CAUSE_PREEMPTED,  /* its devices were needed */
     LS_CAUSE_IMPOSSIBLE, /* it can never start on the nodes there are now */
+    LS_CAUSE_SWEEP,      /* its sweep paused, promoted or stopped it */
     LS_CAUSE_DISK,       /* it could not be saved, and was never reported as accepted */
     LS_CAUSE_BUDGET,     /* its cap, or the budget of its account, was reached */
     LS_CAUSES
@@ -143,6 +144,7 @@ typedef struct ls_job_spec {
     const char *key;
     const char *group; /* "": none */
     uint32_t group_running_max;
+    ls_run_asha asha; /* of a sweep */
     /* a hash of where its data are, so that jobs with the same data can be placed on the same
      * nodes; 0: none */
     uint64_t data_hash;
@@ -194,6 +196,12 @@ typedef struct ls_job_foresight {
     double end_s, end_said_s;
 } ls_job_foresight;
 
+/* What the newest steps of a training run came to, as its last start left them. */
+typedef struct ls_job_result {
+    uint64_t step;         /* 0: not known */
+    double loss, val_loss; /* mean of the last steps, at most 20; of `step`. NaN: not known */
+} ls_job_result;
+
 typedef struct ls_job {
     uint64_t id; /* from 1 */
     uint32_t uid, gid;
@@ -212,7 +220,11 @@ typedef struct ls_job {
     bool held;          /* goes to HELD instead of QUEUED when it has given its devices back */
     ls_job_hold hold;   /* while `held` */
     bool cancelled;     /* a user asked for its end */
-    bool handed_over;   /* an engine that decides has it in this epoch */
+    /* it has trained to stop_step and waits, HELD, for what its sweep decides */
+    bool paused;
+    uint64_t stop_step; /* it is to train only to here, the schedule unchanged; 0: to its end */
+    ls_job_result result;
+    bool handed_over; /* an engine that decides has it in this epoch */
     ls_priority priority;
     uint32_t ranks;      /* number of ranks it wants */
     uint32_t ranks_max;  /* most ranks it may grow to, set by a resize; 0: spec.max_ranks */
@@ -273,6 +285,12 @@ uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices
 /* What it has cost up to booked_s, at the price of this epoch. */
 double ls_job_spent_usd(const ls_job *job);
 
+/* Whether it may not start now: held by a user, or paused by its sweep. */
+static inline bool ls_job_is_kept(const ls_job *job)
+{
+    return job->held || job->paused;
+}
+
 /* Whether it has devices: STARTING to STOPPING, except RECOVERING. */
 bool ls_job_has_devices(const ls_job *job);
 
@@ -280,6 +298,10 @@ bool ls_job_has_devices(const ls_job *job);
  * Errors: LS_ERR_DATA. */
 json_t *ls_job_record_json(const ls_job *job);
 LS_MUST_CHECK ls_status ls_job_record_read(ls_job *job, const json_t *record);
+
+/* The same for a result alone; NULL, and all unknown, when there is none. */
+json_t *ls_job_result_json(const ls_job_result *result);
+ls_job_result ls_job_result_read(const json_t *object);
 
 /* Whether a user may see and change the job. is_admin: as in ls_caller. user: the name of uid. */
 bool ls_job_is_open_to(const ls_job *job, uint32_t uid, const char *user, bool is_admin);

@@ -62,6 +62,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"step", job->step},
         {"steps", job->steps},
         {"hold", job->hold},
+        {"stop_step", job->stop_step},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].value > 0.0) {
@@ -73,6 +74,19 @@ static void add_numbers(json_t *record, const ls_job *job)
             json_object_set_new(record, sums[i].key, json_integer((json_int_t)sums[i].value));
         }
     }
+}
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *ls_job_result_json(const ls_job_result *result)
+{
+    return result->step > 0
+               ? json_pack("{s:I, s:o, s:o}", "step", (json_int_t)result->step, "loss",
+                           number_or_null(result->loss), "val_loss", number_or_null(result->val_loss))
+               : NULL;
 }
 
 static void add_plan(json_t *record, const ls_job_plan *plan)
@@ -91,13 +105,15 @@ static void add_plan(json_t *record, const ls_job_plan *plan)
 
 json_t *ls_job_record_json(const ls_job *job)
 {
-    json_t *record = json_pack("{s:s, s:s, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
-                               ls_job_state_name(job->state), "cause", ls_job_cause_name(job->cause), "held",
-                               job->held, "cancelled", job->cancelled, "handed_over", job->handed_over,
-                               "priority", ls_priority_name(job->priority), "exit_code", job->exit_code,
-                               "shares", shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
+    json_t *record =
+        json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
+                  ls_job_state_name(job->state), "cause", ls_job_cause_name(job->cause), "held", job->held,
+                  "paused", job->paused, "cancelled", job->cancelled, "handed_over", job->handed_over,
+                  "priority", ls_priority_name(job->priority), "exit_code", job->exit_code, "shares",
+                  shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
     add_numbers(record, job);
     add_plan(record, &job->plan);
+    json_object_set_new(record, "result", ls_job_result_json(&job->result)); /* NULL: no member */
     return record;
 }
 
@@ -191,6 +207,15 @@ static void read_plan(reader *r, ls_job_plan *plan)
     snprintf(plan->source, sizeof plan->source, "%s", source ? source : "");
 }
 
+ls_job_result ls_job_result_read(const json_t *object)
+{
+    const json_t *loss = json_object_get(object, "loss"), *val_loss = json_object_get(object, "val_loss");
+    const json_int_t step = json_integer_value(json_object_get(object, "step"));
+    return (ls_job_result){.step = step > 0 ? (uint64_t)step : 0,
+                           .loss = json_is_number(loss) ? json_number_value(loss) : NAN,
+                           .val_loss = json_is_number(val_loss) ? json_number_value(val_loss) : NAN};
+}
+
 static ls_priority read_priority(reader *r)
 {
     const char *name = read_text(r, "priority", "normal");
@@ -217,6 +242,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->epoch = (uint32_t)read_u64(&r, "epoch", UINT32_MAX / 2);
     job->held = read_bool(&r, "held");
     job->hold = (ls_job_hold)read_u64(&r, "hold", LS_HOLDS - 1);
+    job->paused = read_bool(&r, "paused");
     job->cancelled = read_bool(&r, "cancelled");
     job->handed_over = read_bool(&r, "handed_over");
     job->priority = read_priority(&r);
@@ -238,6 +264,8 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->saved_s = read_f64(&r, "saved_s");
     job->step = read_u64(&r, "step", INT64_MAX);
     job->steps = read_u64(&r, "steps", INT64_MAX);
+    job->stop_step = read_u64(&r, "stop_step", INT64_MAX);
+    job->result = ls_job_result_read(json_object_get(record, "result"));
     read_plan(&r, &job->plan);
     job->left_s = read_f64(&r, "left_s");
     job->left_at_s = read_f64(&r, "left_at_s");

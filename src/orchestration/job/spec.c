@@ -324,6 +324,7 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     spec->grace_s = job->grace_s;
     spec->group = job->group;
     spec->group_running_max = (uint32_t)job->group_running_max;
+    spec->asha = run->asha;
     spec->data_hash = hash_of_data(run, spec->directory);
     return LS_OK;
 }

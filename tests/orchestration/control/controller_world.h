@@ -31,6 +31,7 @@ static struct world {
     uint32_t replies;
     uint32_t rows; /* of the last turn */
     bool disk_is_full;
+    json_t *sweeps; /* the rows of the store, by the number of the first job */
     char text[512];
 } w;
 
@@ -159,6 +160,7 @@ static inline int tear_down(void **state)
     (void)state;
     ls_controller_destroy(w.controller);
     json_decref(w.answer);
+    json_decref(w.sweeps);
     return 0;
 }
 
@@ -188,6 +190,13 @@ static inline void turn(void)
         return;
     }
     ls_controller_pause(w.controller, NULL);
+    for (size_t i = 0; i < json_array_size(value.sweeps); i++) {
+        json_t *row = json_array_get(value.sweeps, i);
+        char first[32];
+        snprintf(first, sizeof first, "%lld", json_integer_value(json_object_get(row, "first")));
+        w.sweeps = w.sweeps ? w.sweeps : json_object();
+        json_object_set(w.sweeps, first, row);
+    }
     for (uint32_t i = 0; i < value.order_count; i++) {
         record(&value.orders[i]);
     }
@@ -287,6 +296,12 @@ static inline void restart(void)
         assert_int_equal(ls_job_record_read(copy, record), LS_OK);
         json_decref(record);
         ls_controller_restore(after, copy);
+    }
+    const char *first;
+    json_t *row;
+    json_object_foreach(w.sweeps, first, row)
+    {
+        assert_int_equal(ls_controller_restore_sweep(after, row), LS_OK);
     }
     ls_controller_destroy(w.controller);
     w.controller = after;

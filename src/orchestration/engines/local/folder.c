@@ -57,6 +57,11 @@ static json_t *train_words(const char *program, const char *folder, const ls_loc
                  ls_job_rank_threads(job, machine->node.cpus, machine->node.devices));
         append(words, text);
     }
+    if (job->stop_step > 0) {
+        append(words, "--steps");
+        snprintf(text, sizeof text, "%" PRIu64, job->stop_step);
+        append(words, text);
+    }
     for (uint64_t i = 0; i < job->spec.set.count; i++) {
         append(words, "--set");
         append(words, job->spec.set.items[i]);
@@ -115,15 +120,15 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
-        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f}", "job",
-        (json_int_t)job->id, "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
+        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f, s:s}",
+        "job", (json_int_t)job->id, "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
         "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
         machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", runner_limit_s(job), "variables",
         strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
         (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max, "image", job->spec.image,
         "image_options", strings(&job->spec.image_options), "price", job->price_usd, "spent",
-        ls_job_spent_usd(job));
+        ls_job_spent_usd(job), "run_dir", job->spec.group[0] ? job->run_dir : "");
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID,
                        "the command, an environment variable or a path of job %" PRIu64 " is not valid UTF-8",

@@ -66,6 +66,7 @@ ls_status ls_local_job_read(ls_local_job *job)
     LS_TRY(ls_json_get_bool(ticket, "ticket", "group_signal", false, &job->signals_group));
     LS_TRY(ls_json_get_bool(ticket, "ticket", "gpus", false, &job->has_gpus));
     LS_TRY(ls_json_get_string(ticket, "ticket", "directory", "/", &job->directory));
+    LS_TRY(ls_json_get_string(ticket, "ticket", "run_dir", "", &job->run_dir));
     job->processes = (uint32_t)processes;
     job->cpus = (uint32_t)cpus;
     job->umask = (mode_t)mask;

@@ -373,6 +373,7 @@ static ls_status run_job(ls_local_job *job, int signals)
         wait_for_ranks(job, signals, &e);
         drain(job);
         end = verdict(job, &e);
+        end.result = ls_local_run_result(job->run_dir);
     } else {
         could_not_start(job, &end);
     }

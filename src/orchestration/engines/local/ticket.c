@@ -102,6 +102,7 @@ static bool read_exit(const char *folder, uint32_t epoch, ls_ticket_exit *end_ou
         }
         copy_printable(end.text, sizeof end.text, why);
         copy_printable(end.error, sizeof end.error, error);
+        end.result = ls_job_result_read(json_object_get(root, "result"));
         *end_out = end;
     }
     json_decref(root);
@@ -313,9 +314,10 @@ ls_status ls_ticket_say_exit(const char *folder, uint32_t epoch, const ls_ticket
         *end; /* text of other programs may be invalid, or cut in the middle of a character */
     copy_printable(said.text, sizeof said.text, end->text);
     copy_printable(said.error, sizeof said.error, end->error);
-    json_t *root = json_pack(
-        "{s:i, s:s, s:f, s:s, s:s}", "code", end->code, "cause", ls_job_cause_name(end->cause), "ended_s",
-        end->ended_s > 0.0 ? end->ended_s : ls_clock_wall_s(), "text", said.text, "error", said.error);
+    json_t *root = json_pack("{s:i, s:s, s:f, s:s, s:s, s:o*}", "code", end->code, "cause",
+                             ls_job_cause_name(end->cause), "ended_s",
+                             end->ended_s > 0.0 ? end->ended_s : ls_clock_wall_s(), "text", said.text,
+                             "error", said.error, "result", ls_job_result_json(&end->result));
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!text) {

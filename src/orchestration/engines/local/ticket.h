@@ -54,6 +54,7 @@ typedef struct ls_ticket_exit {
     char text[512];
     /* the last line it printed that explains an error, printable; "": none */
     char error[LS_TICKET_ERROR_BYTES];
+    ls_job_result result; /* of a training run, if known */
 } ls_ticket_exit;
 
 typedef struct ls_ticket_state {

@@ -134,7 +134,7 @@ track *ls_track_of(local_engine *e, const ls_job *job)
                                   : ls_job_rank_threads(job, e->machine.node.cpus, e->machine.node.devices),
                  .rank_memory_mib = job->spec.memory_mib_per_rank,
                  .saved_s = job->saved_s,
-                 .progress = {.steps = job->spec.steps},
+                 .progress = {.steps = job->stop_step ? job->stop_step : job->spec.steps},
                  .watch = -1};
     e->tracks = t;
     return t;
@@ -370,7 +370,8 @@ static ls_engine_report end_of(const ls_ticket_state *state)
                               .exit_code = state->end.code,
                               .cause = state->end.cause,
                               .text = state->end.text,
-                              .error = state->end.error};
+                              .error = state->end.error,
+                              .result = state->end.result};
 }
 
 void ls_track_look(track *t)
