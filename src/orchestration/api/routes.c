@@ -429,34 +429,6 @@ static const ls_api_field sweep_out[] = {
     OUT("group", LS_API_STRING, "name of the sweep"),
     OUT("jobs", LS_API_INTEGERS, "numbers of the sweep's jobs"),
 };
-static const ls_api_field best_rows[] = {
-    OUT("job", LS_API_INTEGER, "number of the job"),
-    OUT("step", LS_API_INTEGER, "step at which jobs were last compared with it"),
-    OUT("result", LS_API_NUMBER, "its metric there"),
-    OUT_OR_NULL("second", LS_API_INTEGER, "number of the second best job there; null: there is none"),
-    OUT_OR_NULL("lead", LS_API_NUMBER, "how much higher the metric of the second best is; null: none"),
-    OUT("lead_step", LS_API_INTEGER, "step at which these two are compared: the last that both reached"),
-};
-static const ls_api_field noise_rows[] = {
-    OUT("deviation", LS_API_NUMBER, "standard deviation of the metric between seeds of the same setting"),
-    OUT("step", LS_API_INTEGER, "step at which it was measured"),
-    OUT("seeds", LS_API_INTEGER, "number of seeds beyond one per setting that it is based on, plus one"),
-};
-static const char *const trials[] = {"active", "paused", "stopped", "finished", "failed", NULL};
-static const ls_api_field trial_rows[] = {
-    OUT("job", LS_API_INTEGER, "number of the job"),
-    {.name = "trial",
-     .type = LS_API_STRING,
-     .choices = trials,
-     .help = "what the sweep does with the job: active (it waits for devices or trains), paused at a rung, "
-             "stopped, finished or failed"},
-    OUT_OR_NULL("state", LS_API_STRING, "state of the job; null: its record is no longer in memory"),
-    OUT("step", LS_API_INTEGER, "steps the job has done, as far as known"),
-    OUT_OR_NULL("result", LS_API_NUMBER, "its metric at the last rung it reached; null: none"),
-    OUT("results", LS_API_ANY, "its metric at each rung it reached, in order; null where it is not known"),
-    OUT("set", LS_API_STRINGS, "the settings it tries"),
-    OUT_OR_NULL("why", LS_API_STRING, "why it trains on, was stopped, or failed; null: not decided"),
-};
 #define SWEEP_ROWS                                                                                           \
     OUT("sweep", LS_API_STRING, "name of the sweep"),                                                        \
         OUT("first", LS_API_INTEGER, "number of its first job; the others follow"),                          \
@@ -470,25 +442,25 @@ static const ls_api_field trial_rows[] = {
         OUT("budget_steps", LS_API_INTEGER, "largest number of steps of all jobs; 0: no limit"),             \
         OUT("steps", LS_API_INTEGER, "steps that its jobs have been allowed so far"),                        \
         OUT("full_steps", LS_API_INTEGER, "steps of all jobs if none were stopped"),                         \
-        OUT("states", LS_API_OBJECT, "number of jobs by what the sweep does with them"),                     \
-    {                                                                                                        \
-        .name = "best", .type = LS_API_OBJECT, .may_be_null = true, .members = best_rows,                    \
-        .member_count = sizeof best_rows / sizeof best_rows[0],                                              \
-        .help = "the best job at the highest rung reached; null: none has a result"                          \
-    }
+        OUT("states", LS_API_OBJECT,                                                                         \
+            "number of jobs by what the sweep does with them: active, paused, stopped, finished, failed"),   \
+        OUT_OR_NULL(                                                                                         \
+            "best", LS_API_OBJECT,                                                                           \
+            "{job, step, result, second, lead, lead_step}: the best job at the highest rung, and by "        \
+            "how much it leads at the last rung that the second reached; null: no results")
 static const ls_api_field sweep_listed[] = {SWEEP_ROWS};
 static const ls_api_field sweeps_out[] = {
     OF("sweeps", LS_API_OBJECTS, sweep_listed, "the caller's sweeps, in order of their numbers"),
 };
 static const ls_api_field sweep_of_out[] = {
     SWEEP_ROWS,
-    OF("trials", LS_API_OBJECTS, trial_rows, "its jobs, in order of their numbers"),
-    {.name = "noise",
-     .type = LS_API_OBJECT,
-     .may_be_null = true,
-     .members = noise_rows,
-     .member_count = sizeof noise_rows / sizeof noise_rows[0],
-     .help = "how much the metric differs between seeds; null: the sweep does not try several"},
+    OUT("trials", LS_API_OBJECTS,
+        "its jobs in order: {job, trial, state, step, result, results, set, why}; results: the metric at "
+        "each "
+        "rung the job reached"),
+    OUT_OR_NULL("noise", LS_API_OBJECT,
+                "{deviation, step, seeds}: standard deviation of the metric between seeds of the same "
+                "settings; null: the sweep does not try several"),
 };
 static const ls_api_field blockers[] = {
     OUT("job", LS_API_INTEGER, "number of the job"),
