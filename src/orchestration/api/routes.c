@@ -55,65 +55,54 @@ static const char *const states[] = {"QUEUED",     "STARTING",   "RUNNING",   "R
 
 static const ls_api_field job_only[] = {JOB};
 
+/* Of a job, and of each job of a sweep. */
+#define JOB_IN                                                                                               \
+    NEEDED(LS_API_BODY, "file", LS_API_STRING, 1, 256 * 1024, "text of the run file"),                       \
+        TEXT_LIKE(                                                                                           \
+            true, "directory", 1, 4000, "^/",                                                                \
+            "absolute path of the folder the job runs in; relative paths in the run file start there"),      \
+        IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "name of the run file, shown to people"),       \
+        IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20,                                                 \
+           "number of devices of the job; overrides the run file"),                                          \
+        IN(LS_API_BODY, "name", LS_API_STRING, 1, 128,                                                       \
+           "name of the job; default: the name in the run file"),                                            \
+        TEXT_LIKE(                                                                                           \
+            false, "account", 1, 64, ACCOUNT_PATTERN,                                                        \
+            "account to charge; overrides job.account. Without either: the user's own account. The user "    \
+            "must be allowed to use it"),                                                                    \
+        {.name = "priority",                                                                                 \
+         .type = LS_API_STRING,                                                                              \
+         .place = LS_API_BODY,                                                                               \
+         .max = 16,                                                                                          \
+         .choices = priorities,                                                                              \
+         .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},     \
+        IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,                                                    \
+           "names of folders under runs/ that hold other runs: a job with such a name writes to "            \
+           "runs/NAME-N "                                                                                    \
+           "instead"),                                                                                       \
+        IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0,                                                  \
+           "environment variables of the job's processes: an object of names and texts"),                    \
+        IN(LS_API_BODY, "umask", LS_API_STRING, 1, 4,                                                        \
+           "file mode creation mask of the job's processes, in octal digits; default: 022")
+
 static const ls_api_field submit_in[] = {
-    NEEDED(LS_API_BODY, "file", LS_API_STRING, 1, 256 * 1024, "text of the run file"),
-    TEXT_LIKE(true, "directory", 1, 4000, "^/",
-              "absolute path of the folder the job runs in; relative paths in the run file start there"),
-    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "name of the run file, shown to people"),
-    IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20,
-       "number of devices of the job; overrides the run file"),
+    JOB_IN,
     IN(LS_API_BODY, "set", LS_API_STRINGS, 0, 4096, "KEY=VALUE settings; each overrides the run file"),
-    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "name of the job; default: the name in the run file"),
-    TEXT_LIKE(false, "account", 1, 64, ACCOUNT_PATTERN,
-              "account to charge; overrides job.account. Without either: the user's own account. The user "
-              "must be allowed to use it"),
-    {.name = "priority",
-     .type = LS_API_STRING,
-     .place = LS_API_BODY,
-     .max = 16,
-     .choices = priorities,
-     .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},
-    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,
-       "names of folders under runs/ that hold other runs: a job with such a name writes to runs/NAME-N "
-       "instead"),
     IN(LS_API_BODY, "hold", LS_API_BOOL, 0, 0, "hold the job: it does not start until it is released"),
     IN(LS_API_BODY, "key", LS_API_STRING, 1, 128,
        "a text of your choice, as the header Idempotency-Key: another request of yours with the same text "
        "makes no second job, and is answered with the first one"),
     IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
        "numbers of jobs that must succeed before this one starts; they may belong to any user"),
-    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0,
-       "environment variables of the job's processes: an object of names and texts"),
-    IN(LS_API_BODY, "umask", LS_API_STRING, 1, 4,
-       "file mode creation mask of the job's processes, in octal digits; default: 022"),
 };
 static const ls_api_field sweep_in[] = {
-    NEEDED(LS_API_BODY, "file", LS_API_STRING, 1, 256 * 1024, "text of the run file"),
-    TEXT_LIKE(true, "directory", 1, 4000, "^/",
-              "absolute path of the folder the job runs in; relative paths in the run file start there"),
+    JOB_IN,
     NEEDED(LS_API_BODY, "set", LS_API_OBJECT, 1, 64,
            "a list of values for each setting; every combination becomes a job"),
     IN(LS_API_BODY, "samples", LS_API_INTEGER, 1, 1024,
        "number of combinations to run, spread evenly over all; default: all"),
     IN(LS_API_BODY, "running_max", LS_API_INTEGER, 1, 1 << 20,
        "maximum number of jobs of the sweep that run at the same time"),
-    IN(LS_API_BODY, "file_name", LS_API_STRING, 1, 4000, "name of the run file, shown to people"),
-    IN(LS_API_BODY, "ranks", LS_API_INTEGER, 1, 1 << 20,
-       "number of devices of each job; overrides the run file"),
-    IN(LS_API_BODY, "name", LS_API_STRING, 1, 128, "name of the sweep; default: the name in the run file"),
-    TEXT_LIKE(false, "account", 1, 64, ACCOUNT_PATTERN, "account to charge; overrides job.account"),
-    {.name = "priority",
-     .type = LS_API_STRING,
-     .place = LS_API_BODY,
-     .max = 16,
-     .choices = priorities,
-     .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},
-    IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,
-       "names of folders under runs/ that jobs of the sweep must not write to"),
-    IN(LS_API_BODY, "environment", LS_API_OBJECT, 0, 0,
-       "environment variables of the job's processes: an object of names and texts"),
-    IN(LS_API_BODY, "umask", LS_API_STRING, 1, 4,
-       "file mode creation mask of the job's processes, in octal digits; default: 022"),
 };
 static const ls_api_field jobs_in[] = {
     IN(LS_API_QUERY, "all", LS_API_BOOL, 0, 0, "return also jobs that have ended"),
@@ -429,35 +418,28 @@ static const ls_api_field sweep_out[] = {
     OUT("group", LS_API_STRING, "name of the sweep"),
     OUT("jobs", LS_API_INTEGERS, "numbers of the sweep's jobs"),
 };
-#define SWEEP_ROWS                                                                                           \
-    OUT("sweep", LS_API_STRING, "name of the sweep"),                                                        \
-        OUT("first", LS_API_INTEGER, "number of its first job; the others follow"),                          \
-        OUT("name", LS_API_STRING, "name in the run file"),                                                  \
-        OUT("ended", LS_API_BOOL, "whether all of its jobs have ended"),                                     \
-        OUT_OR_NULL("text", LS_API_STRING, "why the whole sweep was stopped; null: it was not"),             \
-        OUT("jobs", LS_API_INTEGER, "number of its jobs"),                                                   \
-        OUT("metric", LS_API_STRING, "what jobs are compared by: val_loss or loss"),                         \
-        OUT("eta", LS_API_INTEGER, "one of so many jobs trains on at each rung"),                            \
-        OUT("rungs", LS_API_INTEGERS, "steps at which jobs are compared; the last is the end of the run"),   \
-        OUT("budget_steps", LS_API_INTEGER, "largest number of steps of all jobs; 0: no limit"),             \
-        OUT("steps", LS_API_INTEGER, "steps that its jobs have been allowed so far"),                        \
-        OUT("full_steps", LS_API_INTEGER, "steps of all jobs if none were stopped"),                         \
-        OUT("states", LS_API_OBJECT,                                                                         \
-            "number of jobs by what the sweep does with them: active, paused, stopped, finished, failed"),   \
-        OUT_OR_NULL(                                                                                         \
-            "best", LS_API_OBJECT,                                                                           \
-            "{job, step, result, second, lead, lead_step}: the best job at the highest rung, and by "        \
-            "how much it leads at the last rung that the second reached; null: no results")
-static const ls_api_field sweep_listed[] = {SWEEP_ROWS};
 static const ls_api_field sweeps_out[] = {
-    OF("sweeps", LS_API_OBJECTS, sweep_listed, "the caller's sweeps, in order of their numbers"),
+    OUT("sweeps", LS_API_OBJECTS,
+        "the caller's sweeps in order, each as /v1/jobs/{job}/sweep shows it, without trials and noise"),
 };
 static const ls_api_field sweep_of_out[] = {
-    SWEEP_ROWS,
-    OUT("trials", LS_API_OBJECTS,
-        "its jobs in order: {job, trial, state, step, result, results, set, why}; results: the metric at "
-        "each "
-        "rung the job reached"),
+    OUT("sweep", LS_API_STRING, "name of the sweep"),
+    OUT("first", LS_API_INTEGER, "number of its first job; the others follow"),
+    OUT("name", LS_API_STRING, "name in the run file"),
+    OUT("ended", LS_API_BOOL, "whether all of its jobs have ended"),
+    OUT_OR_NULL("text", LS_API_STRING, "why the whole sweep was stopped; null: it was not"),
+    OUT("jobs", LS_API_INTEGER, "number of its jobs"),
+    OUT("metric", LS_API_STRING, "what jobs are compared by: val_loss or loss"),
+    OUT("eta", LS_API_INTEGER, "one of so many jobs trains on at each rung"),
+    OUT("rungs", LS_API_INTEGERS, "steps at which jobs are compared; the last is the end of the run"),
+    OUT("budget_steps", LS_API_INTEGER, "largest number of steps of all jobs; 0: no limit"),
+    OUT("steps", LS_API_INTEGER, "steps that its jobs have been allowed so far"),
+    OUT("full_steps", LS_API_INTEGER, "steps of all jobs if none were stopped"),
+    OUT("states", LS_API_OBJECT, "number of jobs that are active, paused, stopped, finished, failed"),
+    OUT_OR_NULL("best", LS_API_OBJECT,
+                "{job, step, result, second, lead, lead_step}: the best job at the highest rung, and its "
+                "lead at the last rung that the second reached; null: no results"),
+    OUT("trials", LS_API_OBJECTS, "its jobs: {job, trial, state, step, result, results, set, why}"),
     OUT_OR_NULL("noise", LS_API_OBJECT,
                 "{deviation, step, seeds}: standard deviation of the metric between seeds of the same "
                 "settings; null: the sweep does not try several"),
