@@ -46,6 +46,11 @@ static const char *const states[] = {"QUEUED",     "STARTING",   "RUNNING",   "R
         .name = (label), .type = LS_API_STRING, .place = LS_API_BODY, .is_required = (is_needed),            \
         .min = (low), .max = (high), .pattern = (like), .help = (text)                                       \
     }
+#define PRIORITY(is_needed, label, text)                                                                     \
+    {                                                                                                        \
+        .name = (label), .type = LS_API_STRING, .place = LS_API_BODY, .is_required = (is_needed), .max = 16, \
+        .choices = priorities, .help = (text)                                                                \
+    }
 #define OUT_STATE                                                                                            \
     {                                                                                                        \
         .name = "state", .type = LS_API_STRING, .choices = states, .help = "state of the job"                \
@@ -70,12 +75,8 @@ static const ls_api_field job_only[] = {JOB};
             false, "account", 1, 64, ACCOUNT_PATTERN,                                                        \
             "account to charge; overrides job.account. Without either: the user's own account. The user "    \
             "must be allowed to use it"),                                                                    \
-        {.name = "priority",                                                                                 \
-         .type = LS_API_STRING,                                                                              \
-         .place = LS_API_BODY,                                                                               \
-         .max = 16,                                                                                          \
-         .choices = priorities,                                                                              \
-         .help = "priority of the job; overrides job.priority. `high` needs an account that allows it"},     \
+        PRIORITY(false, "priority",                                                                          \
+                 "priority of the job; overrides job.priority. `high` needs an account that allows it"),     \
         IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,                                                    \
            "names of folders under runs/ that hold other runs: a job with such a name writes to "            \
            "runs/NAME-N "                                                                                    \
@@ -175,13 +176,7 @@ static const ls_api_field resize_in[] = {
 };
 static const ls_api_field priority_in[] = {
     JOB,
-    {.name = "priority",
-     .type = LS_API_STRING,
-     .place = LS_API_BODY,
-     .is_required = true,
-     .max = 16,
-     .choices = priorities,
-     .help = "new priority of the job"},
+    PRIORITY(true, "priority", "new priority of the job"),
 };
 static const ls_api_field change_in[] = {
     JOB,
@@ -198,12 +193,7 @@ static const ls_api_field change_in[] = {
     IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
        "numbers of jobs that must succeed before this one starts, instead of those named before; only jobs "
        "submitted before it"),
-    {.name = "priority",
-     .type = LS_API_STRING,
-     .place = LS_API_BODY,
-     .max = 16,
-     .choices = priorities,
-     .help = "new priority of the job"},
+    PRIORITY(false, "priority", "new priority of the job"),
 };
 #define REASON IN(LS_API_BODY, "reason", LS_API_STRING, 1, 200, "reason, shown to people whose jobs wait")
 static const ls_api_field pause_in[] = {REASON};
@@ -258,12 +248,7 @@ static const ls_api_field account_in[] = {
      .may_be_null = true,
      .max = 1000,
      .help = "users who may use the account, at least one; the daemon's owner always may; null: everyone"},
-    {.name = "priority_max",
-     .type = LS_API_STRING,
-     .place = LS_API_BODY,
-     .max = 16,
-     .choices = priorities,
-     .help = "highest priority that jobs of the account may have"},
+    PRIORITY(false, "priority_max", "highest priority that jobs of the account may have"),
 };
 static const ls_api_field down_in[] = {
     IN(LS_API_BODY, "cancel", LS_API_BOOL, 0, 0, "cancel all jobs before the daemon stops"),
