@@ -52,7 +52,8 @@ static const char *const steps[SCHEMA_VERSION] = {
     " ALTER TABLE accounts ADD COLUMN month_before INTEGER NOT NULL DEFAULT 0;"
     " ALTER TABLE accounts ADD COLUMN month_told INTEGER NOT NULL DEFAULT 0;"
     " PRAGMA user_version=4; COMMIT",
-    "BEGIN; CREATE TABLE sweeps(first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state TEXT NOT NULL);"
+    "BEGIN; CREATE TABLE sweeps(first INTEGER PRIMARY KEY, last INTEGER NOT NULL,"
+    " state TEXT NOT NULL);"
     " PRAGMA user_version=5; COMMIT",
 };
 
