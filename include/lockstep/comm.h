@@ -278,6 +278,12 @@ LS_MUST_CHECK ls_status ls_comm_send_at(ls_comm *comm, const void *data, uint64_
 LS_MUST_CHECK ls_status ls_comm_receive_at(ls_comm *comm, void *data, uint64_t count, ls_dtype dtype,
                                            uint32_t from, ls_queue *queue, ls_comm_site site);
 
+/* Makes a group that was split one for threads that carry data in the background: its calls have no
+ * time limit and are not recorded for diagnosis, so a receive may wait for hours. They end when a
+ * member is gone, or with ls_comm_abort. Whoever waits for the data has a limit and a record of its
+ * own. */
+void ls_comm_in_background(ls_comm *comm);
+
 /* Barrier: returns when all members have called it. */
 #define ls_comm_barrier(comm, queue) ls_comm_barrier_at(comm, queue, LS_COMM_HERE)
 LS_MUST_CHECK ls_status ls_comm_barrier_at(ls_comm *comm, ls_queue *queue, ls_comm_site site);

@@ -65,3 +65,12 @@ events = [json.loads(line) for line in open(sys.argv[1] + "/events.jsonl")]
 print(*[f"{e['rank']}:{e['host']}" for e in events if e["event"] == "rank_started"])
 PY
 }
+
+# processes_in DIR HOST: agent and ranks of a host, as the run's events have them.
+processes_in() {
+    python3 - "$1" "$2" <<'PY'
+import json, sys
+ranks = [e["pid"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "rank_started" and e["host"] == sys.argv[2]]
+print(open(f"/proc/{ranks[0]}/stat").read().rsplit(")", 1)[1].split()[1], *ranks)
+PY
+}

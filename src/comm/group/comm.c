@@ -17,6 +17,13 @@ uint32_t ls_comm_rank(const ls_comm *comm)
     return comm->rank;
 }
 
+void ls_comm_in_background(ls_comm *comm)
+{
+    const uint64_t years_ns = UINT64_C(1) << 60;
+    comm->in_background = true;
+    comm->timeout_ns = years_ns;
+}
+
 uint32_t ls_comm_size(const ls_comm *comm)
 {
     return comm->size;
@@ -50,7 +57,9 @@ ls_status ls_comm_keep_reason(ls_comm *comm, ls_status status)
     if (comm->failed == LS_OK) {
         snprintf(comm->reason, sizeof comm->reason, "%s", ls_error_text());
         comm->failed = status;
-        ls_flight_last_words(comm->reason);
+        if (!comm->in_background) {
+            ls_flight_last_words(comm->reason);
+        }
     }
     return status;
 }
@@ -200,7 +209,7 @@ static ls_status run_recorded(ls_comm *comm, ls_comm_op *op, ls_status (*run)(ls
         .reduction = (uint8_t)op->reduction,
         .slot = comm->flight_slot,
     };
-    ls_flight_record *record = ls_flight_begin(&call);
+    ls_flight_record *record = comm->in_background ? NULL : ls_flight_begin(&call);
     const ls_status status = run(comm->transport, op);
     ls_flight_end(record, 0, op->last_rank, op->wait_ns, status);
     comm->stats.calls++;

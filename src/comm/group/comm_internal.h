@@ -20,6 +20,7 @@ struct ls_comm {
     /* Any of ls_comm_flags. */
     uint32_t flags;
     uint64_t timeout_ns;
+    bool in_background; /* ls_comm_in_background */
     /* Number of collectives so far. */
     uint64_t seq;
     /* Number of sends and receives so far, by member. */

@@ -6,6 +6,7 @@
 #include "base/pieces.h"
 #include "comm/flight/flight.h"
 #include "comm/transport/wait.h"
+#include "execution/parallel/courier.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,11 @@ struct ls_crew_room {
     uint64_t attempt;
     room_group groups[LS_CREW_GROUPS];
     uint32_t met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
+    /* To and from stages on other hosts; NULL: the stage is here. */
+    ls_courier *out[LS_CREW_WAYS], *in[LS_CREW_WAYS];
+    ls_comm *comms[2 * LS_CREW_WAYS];
+    uint32_t comm_count;
+    uint64_t cut_ns;     /* when a courier was found to have failed; 0: none has */
     uint64_t late_count; /* waits that were recorded */
     uint8_t flight_slot;
     ls_crew_room_stats stats;
@@ -77,10 +83,47 @@ uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes)
 
 /* ---- waits ---- */
 
+/* A stage on another host gave the attempt up, or any part of this one. */
+static bool is_given_up(const ls_crew_room *room)
+{
+    const ls_crew_room_options *o = &room->options;
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        if (room->in[way] && ls_courier_is_given_up(room->in[way])) {
+            return true;
+        }
+    }
+    return o->is_given_up && o->is_given_up(o->context);
+}
+
+/* LS_OK while all couriers carry. */
+static ls_status couriers_status(const ls_crew_room *room)
+{
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        LS_TRY(room->in[way] ? ls_courier_status(room->in[way]) : LS_OK);
+        LS_TRY(room->out[way] ? ls_courier_status(room->out[way]) : LS_OK);
+    }
+    return LS_OK;
+}
+
+/* A courier that fails because a rank is gone knows it before the agents do: a fence follows, and
+ * only if none comes is the failure an error of the step. */
+static bool is_cut_off(ls_crew_room *room)
+{
+    static const uint64_t patience_ns = UINT64_C(20000000000);
+    const ls_status status = couriers_status(room);
+    if (status == LS_OK) {
+        return false;
+    }
+    const uint64_t now_ns = ls_clock_monotonic_ns();
+    room->cut_ns = room->cut_ns > 0 ? room->cut_ns : now_ns;
+    return status == LS_ERR_MISMATCH || now_ns - room->cut_ns > patience_ns;
+}
+
 static bool look(void *context)
 {
-    const ls_crew_room_options *o = &((const ls_crew_room *)context)->options;
-    return (!o->look || o->look(o->context)) && !(o->is_given_up && o->is_given_up(o->context));
+    ls_crew_room *room = context;
+    const ls_crew_room_options *o = &room->options;
+    return (!o->look || o->look(o->context)) && !is_given_up(room) && !is_cut_off(room);
 }
 
 /* "the rank 5 (dp 1, pp 0, tp 1)" of member `of` of this crew. */
@@ -96,8 +139,11 @@ static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint
     if (result == LS_WAIT_ABORTED && o->aborted) {
         LS_TRY(o->aborted(o->context));
     }
-    if (result == LS_WAIT_REFUSED && o->is_given_up && o->is_given_up(o->context)) {
+    if (result == LS_WAIT_REFUSED && is_given_up(room)) {
         return LS_STOPPED;
+    }
+    if (result == LS_WAIT_REFUSED) {
+        LS_TRY(couriers_status(room));
     }
     if (result == LS_WAIT_TIMEOUT) {
         return ls_fail(LS_ERR_TIMEOUT, "%s gave up after it had waited %.3g s for %s of %s",
@@ -218,7 +264,7 @@ static uint32_t stage_before(const ls_crew_room *room, ls_crew_way way, uint32_t
 }
 
 /* The words first, the attempt last: whoever sees the attempt sees words that belong to it. */
-void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
+void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt, uint64_t fingerprint)
 {
     room_member *own = &room->members[room->self];
     room->stats = (ls_crew_room_stats){0};
@@ -235,8 +281,28 @@ void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt)
         ls_word_post(&channel_from(room, room->self, (ls_crew_way)way)->sent, 0);
         ls_word_post(&channel_from(room, from, (ls_crew_way)way)->received, 0);
     }
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        if (room->out[way]) {
+            ls_courier_enter(room->out[way], attempt, fingerprint);
+        }
+        if (room->in[way]) {
+            ls_courier_enter(room->in[way], attempt, fingerprint);
+        }
+    }
     atomic_store(&own->attempt, attempt);
     ls_word_add(&room->head->entered, 1);
+}
+
+void ls_crew_room_give_up(ls_crew_room *room)
+{
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        if (room->out[way]) {
+            ls_courier_give_up(room->out[way]);
+        }
+        if (room->in[way]) {
+            ls_courier_give_up(room->in[way]);
+        }
+    }
 }
 
 ls_status ls_crew_room_await(ls_crew_room *room)
@@ -505,6 +571,9 @@ static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const l
         copy_part(values, at, count, value_of(room, room->self, way, number), false);
         atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
         ls_word_post(&channel->sent, number);
+        if (room->out[way]) {
+            ls_courier_look(room->out[way]);
+        }
         room->stats.sent_bytes += (uint64_t)count * sizeof(float);
     }
     return LS_OK;
@@ -531,8 +600,90 @@ static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, co
         }
         copy_part(values, at, count, value_of(room, from, way, number), true);
         ls_word_post(&channel->received, number);
+        if (room->in[way]) {
+            ls_courier_look(room->in[way]);
+        }
     }
     return LS_OK;
+}
+
+/* ---- stages on other hosts ---- */
+
+/* Edge e of the ring of stages is between stage e and the next one. Edges of one class have no
+ * stage in common, so one split makes the groups of all of them. */
+static uint32_t class_of(uint32_t stages, uint32_t edge)
+{
+    return edge + 1 == stages && stages % 2 == 1 ? 2 : edge % 2;
+}
+
+static uint32_t host_of(const ls_crew_room_options *o, uint32_t rank)
+{
+    uint32_t host = 0;
+    while (host + 1 < o->host_count && o->hosts[host + 1].first_rank <= rank) {
+        host++;
+    }
+    return host;
+}
+
+/* Whether any crew has stages on several hosts. All ranks come to the same result. */
+static bool is_spread(const ls_crew_room *room)
+{
+    const ls_crew_room_options *o = &room->options;
+    for (uint32_t host = 0; o->comm && host < o->host_count; host++) {
+        if (o->hosts[host].first_rank % room->size != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Opens the courier of a way for the edge of a class that this stage is at; collective. */
+static ls_status open_courier(ls_crew_room *room, ls_crew_way way, uint32_t class)
+{
+    const ls_crew_room_options *o = &room->options;
+    const uint32_t stages = room->crew.stages, stage = room->crew.stage;
+    const uint32_t before = (stage + stages - 1) % stages;
+    const bool is_first = class_of(stages, stage) == class; /* of the two stages of the edge */
+    const uint32_t other = member_at(room, is_first ? (stage + 1) % stages : before);
+    const uint32_t rank = o->rank - room->self + other;
+    const bool is_apart =
+        (is_first || class_of(stages, before) == class) && host_of(o, rank) != host_of(o, o->rank);
+    const bool sends = is_first == (way == LS_CREW_FORWARD);
+    ls_comm *comm = NULL;
+    LS_TRY(ls_comm_split(o->comm, is_apart ? (int32_t)(is_first ? o->rank : rank) : -1, is_first ? 0 : 1,
+                         &comm));
+    if (!comm) {
+        return LS_OK;
+    }
+    ls_comm_in_background(comm);
+    room->comms[room->comm_count++] = comm;
+    const uint32_t from = sends ? room->self : other;
+    room_channel *channel = channel_from(room, from, way);
+    const ls_courier_channel ends = {.sent = &channel->sent,
+                                     .received = &channel->received,
+                                     .bytes = channel->bytes,
+                                     .values = (char *)value_of(room, from, way, 0),
+                                     .value_bytes = padded(o->value_bytes)};
+    return ls_courier_open(comm, is_first ? 1 : 0, sends, ends, sends ? &room->out[way] : &room->in[way]);
+}
+
+static ls_status open_couriers(ls_crew_room *room)
+{
+    const uint32_t classes = room->crew.stages == 1 ? 0 : 2 + room->crew.stages % 2;
+    for (uint32_t class = 0; class < classes && is_spread(room); class ++) {
+        LS_TRY(open_courier(room, LS_CREW_FORWARD, class));
+        LS_TRY(open_courier(room, LS_CREW_BACKWARD, class));
+    }
+    return LS_OK;
+}
+
+void ls_crew_room_break(ls_crew_room *room)
+{
+    for (uint32_t way = 0; way < LS_CREW_WAYS; way++) {
+        ls_courier_close(room->out[way]);
+        ls_courier_close(room->in[way]);
+        room->out[way] = room->in[way] = NULL;
+    }
 }
 
 /* ---- life ---- */
@@ -586,15 +737,25 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
                            .receive = receive};
     place_areas(room);
     room->flight_slot = ls_flight_join(comm_id(room), room->self, room->size, "crew");
+    const ls_status status = open_couriers(room);
+    if (status != LS_OK) {
+        ls_crew_room_close(room);
+        return status;
+    }
     *room_out = room;
     return LS_OK;
 }
 
 void ls_crew_room_close(ls_crew_room *room)
 {
-    if (room) {
-        ls_flight_leave(room->flight_slot);
+    if (!room) {
+        return;
     }
+    ls_crew_room_break(room);
+    while (room->comm_count > 0) {
+        ls_comm_close(room->comms[--room->comm_count]);
+    }
+    ls_flight_leave(room->flight_slot);
     free(room);
 }
 

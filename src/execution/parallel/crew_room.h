@@ -24,8 +24,10 @@
  * ranks, and a team changes only while all ranks are parked.
  *
  * Why not a communicator (include/lockstep/comm.h): its members meet at a store, and after a death
- * it cannot be used again; this room is ready for the next attempt at once. A crew on several hosts
- * would bring its own carrier behind the same table.
+ * it cannot be used again; this room is ready for the next attempt at once.
+ *
+ * Stages may be on several hosts, each with a room for its members. Couriers carry the values
+ * between the rooms (courier.h). Sums, gathers and meetings are among the members of one host.
  *
  * A wait that lasts is recorded in the flight recorder as a receive from the member it waits for,
  * so that the watchdog finds the one that keeps the others waiting.
@@ -38,7 +40,7 @@
 
 #include "execution/executor/crew.h"
 #include "execution/parallel/mesh.h"
-#include "lockstep/status.h"
+#include "lockstep/comm.h"
 
 #include <stdatomic.h>
 
@@ -55,7 +57,11 @@ uint64_t ls_crew_room_bytes(ls_mesh mesh, uint32_t crews, uint64_t value_bytes);
 
 typedef struct ls_crew_room_options {
     ls_mesh mesh;
-    uint32_t rank;     /* of the mesh */
+    uint32_t rank; /* of the mesh */
+    /* Several hosts: a communicator of all ranks, borrowed, and the ranks of each host. */
+    ls_comm *comm;
+    const ls_mesh_host *hosts;
+    uint32_t host_count;
     ls_mesh_host host; /* the ranks that share `memory`, whole stages */
     uint32_t crew;     /* number of this crew among those of `memory` */
     uint64_t epoch;    /* of the cut, for the flight recorder */
@@ -74,13 +80,19 @@ typedef struct ls_crew_room_options {
 
 typedef struct ls_crew_room ls_crew_room;
 
-/* Errors: LS_ERR_MEMORY. */
+/* With `comm` collective over all ranks. Errors: LS_ERR_MEMORY; those of the communicator. */
 LS_MUST_CHECK ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **room_out);
 void ls_crew_room_close(ls_crew_room *room); /* NULL allowed */
 
 /* Begins attempt `attempt`, a number that all members have in common and that grows from attempt to
- * attempt. Never waits. */
-void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt);
+ * attempt. fingerprint: of the step; stages on different hosts compare it. Never waits. */
+void ls_crew_room_enter(ls_crew_room *room, uint64_t attempt, uint64_t fingerprint);
+/* Tells stages on other hosts that this member gives the attempt up; their waits end with
+ * LS_STOPPED. On this host is_given_up says so. */
+void ls_crew_room_give_up(ls_crew_room *room);
+/* Several hosts: ends what couriers have in hand. Afterwards nothing is written to the room, and no
+ * attempt can be made. */
+void ls_crew_room_break(ls_crew_room *room);
 /* Waits until all members have entered; before any of the calls below. */
 LS_MUST_CHECK ls_status ls_crew_room_await(ls_crew_room *room);
 /* Waits until all members are here. Whatever a member wrote before it, the others see after it. */

@@ -294,6 +294,9 @@ static ls_status open_crew(ls_data_parallel *p, const ls_data_parallel_options *
     const ls_crew_room_options room = {
         .mesh = p->mesh,
         .rank = options->first_part + local,
+        .comm = p->hosts ? options->comm : NULL,
+        .hosts = p->hosts ? ls_hosts_table(p->hosts) : NULL,
+        .host_count = p->hosts ? ls_hosts_count(p->hosts) : 0,
         .host = {options->first_part, options->local_parts},
         .crew = (options->first_part + local) / crew - options->first_part / crew,
         .epoch = options->epoch,

@@ -52,7 +52,8 @@
  * Crews. With a mesh (mesh.h) a crew of ranks computes the leaves of one part together. Each member
  * runs a part of its own, which owns slices and takes part in meetings like any other; but only the
  * leader's part has nodes to hand over. The members write into its gradient buffers, each what its
- * plan makes, and a bucket is ready when all of them have posted it. A crew is on one host. When a
+ * plan makes, and a bucket is ready when all of them have posted it. Its stages may be on several
+ * hosts; the first member on each leads those there. When a
  * member dies, the others stop as well, and its replacement takes the same part: a process runs one
  * part of a mesh at most.
  *

@@ -13,6 +13,7 @@
  *   fetch.[ch]        weights on demand (ZeRO stage 3)
  *   mesh.[ch]         which ranks compute which leaves together
  *   crew_room.[ch]    exchanges of those ranks inside a leaf
+ *   courier.[ch]      the same between stages on two hosts
  */
 #ifndef LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H
 #define LS_EXECUTION_PARALLEL_DATA_PARALLEL_INTERNAL_H

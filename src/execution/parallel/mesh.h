@@ -12,10 +12,11 @@
  *                           dp 1   pp 0  |  4      5
  *                                  pp 1  |  6      7
  *
- * The first rank of a crew is its leader: its slot in the exchange area has the stack of finished
- * leaves, and all members write their gradients into its buffers, each those of its own pieces and
- * layers. So a parameter has one gradient per leaf, as without a mesh, and the tree of leaves does
- * not know about meshes. The result does not depend on the mesh: a run can go on with another one.
+ * The first rank of a crew on a host is its leader there: its slot in the exchange area has the
+ * stack of finished leaves, and the members on this host write their gradients into its buffers,
+ * each those of its own pieces and layers. So a parameter has one gradient per leaf, as without a
+ * mesh, and the tree of leaves does not know about meshes. The result does not depend on the mesh:
+ * a run can go on with another one.
  */
 #ifndef LS_EXECUTION_PARALLEL_MESH_H
 #define LS_EXECUTION_PARALLEL_MESH_H

@@ -126,7 +126,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->fault = (ls_step_fault){0};
     if (p->crew_room) {
         /* the epoch grows when a step is continued, the round when another one begins */
-        ls_crew_room_enter(p->crew_room, (p->team_epoch << 32 | p->view.round) + 1);
+        ls_crew_room_enter(p->crew_room, (p->team_epoch << 32 | p->view.round) + 1, fingerprint);
     }
 }
 
@@ -154,6 +154,9 @@ void ls_data_parallel_give_up(ls_data_parallel *p, uint32_t index, ls_status sta
     /* after the claim is complete: parts that see it skip their sums and go to the agreement */
     claim->status = status;
     atomic_store(&p->view.exchange->given_up, p->view.round + 1);
+    if (p->crew_room) {
+        ls_crew_room_give_up(p->crew_room);
+    }
 }
 
 ls_status ls_data_parallel_meet(ls_data_parallel *p, ls_meeting meeting, const char *what, uint32_t *last_out)
@@ -230,6 +233,9 @@ ls_status ls_data_parallel_leave(ls_data_parallel *p, bool updated)
 void ls_data_parallel_break(ls_data_parallel *p)
 {
     if (p->hosts) {
+        if (p->crew_room) {
+            ls_crew_room_break(p->crew_room);
+        }
         ls_hosts_break(p->hosts);
         ls_fetch_break(p->fetch);
         p->is_broken = true;

@@ -6,67 +6,6 @@
 
 #include <string.h>
 
-/* ---- who holds what ---- */
-
-const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const ls_cut *const *cuts,
-                             uint32_t cut_count)
-{
-    LS_ASSERT(cut_count >= 1);
-    for (uint32_t c = 0; c + 1 < cut_count; c++) {
-        for (uint32_t i = 0; i < count; i++) {
-            if (hosts[i].is_here && hosts[i].status.held >= cuts[c]->epoch) {
-                return cuts[c];
-            }
-        }
-    }
-    return cuts[cut_count - 1];
-}
-
-/* A host that leaves has no part in the next cut, so it hands over only what others have, too;
- * nor does a host hold anything once none of its ranks with a part is left. */
-static bool stays(const ls_reform_host *host)
-{
-    return host->is_here && !host->is_leaving && host->status.bound > 0;
-}
-
-/* A host that has what host `index` of the cut keeps: itself, else one that has its shadow. */
-static uint16_t holder_of(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *cut,
-                          uint32_t index)
-{
-    const uint16_t owner = cut->hosts[index].host;
-    if (stays(&hosts[owner])) {
-        return owner;
-    }
-    const uint32_t others = settings->zero == 0 ? cut->host_count - 1 : settings->shadow ? 1 : 0;
-    for (uint32_t i = 1; i <= others && cut->host_count > 1; i++) {
-        const uint16_t other = cut->hosts[(index + i) % cut->host_count].host;
-        if (stays(&hosts[other])) {
-            return other;
-        }
-    }
-    return LS_REFORM_NO_HOST;
-}
-
-bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, ls_cut *cut)
-{
-    bool is_whole = true;
-    for (uint32_t i = 0; i < cut->host_count; i++) {
-        cut->hosts[i].holder = holder_of(settings, hosts, cut, i);
-        is_whole = is_whole && cut->hosts[i].holder != LS_REFORM_NO_HOST;
-    }
-    return is_whole;
-}
-
-static bool is_held(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *cut)
-{
-    for (uint32_t i = 0; i < cut->host_count; i++) {
-        if (holder_of(settings, hosts, cut, i) == LS_REFORM_NO_HOST) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* ---- cutting ---- */
 
 /* Ranks of a host that can get parts, in whole units. */
@@ -127,8 +66,6 @@ void ls_reform_cut(const ls_reform_settings *settings, const ls_reform_host *hos
     }
 }
 
-/* ---- deciding ---- */
-
 uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host)
 {
     for (uint32_t i = 0; i < cut->host_count; i++) {
@@ -138,6 +75,63 @@ uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host)
     }
     return 0;
 }
+
+/* ---- who holds what ---- */
+
+const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const ls_cut *const *cuts,
+                             uint32_t cut_count)
+{
+    LS_ASSERT(cut_count >= 1);
+    for (uint32_t c = 0; c + 1 < cut_count; c++) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (hosts[i].is_here && hosts[i].status.held >= cuts[c]->epoch) {
+                return cuts[c];
+            }
+        }
+    }
+    return cuts[cut_count - 1];
+}
+
+/* A host without a part in the next cut (it leaves, or has no place in a whole crew) hands over
+ * only what others have, too; nor does a host hold anything once none of its ranks with a part
+ * is left. */
+static bool stays(const ls_reform_host *hosts, const ls_cut *next, uint16_t host)
+{
+    return hosts[host].is_here && hosts[host].status.bound > 0 && ls_reform_parts(next, host) > 0;
+}
+
+/* A host that has what host `index` of the cut keeps: itself, else one that has its shadow. */
+static uint16_t holder_of(const ls_reform_settings *settings, const ls_reform_host *hosts, const ls_cut *next,
+                          const ls_cut *cut, uint32_t index)
+{
+    const uint16_t owner = cut->hosts[index].host;
+    if (stays(hosts, next, owner)) {
+        return owner;
+    }
+    const uint32_t others = settings->zero == 0 ? cut->host_count - 1 : settings->shadow ? 1 : 0;
+    for (uint32_t i = 1; i <= others && cut->host_count > 1; i++) {
+        const uint16_t other = cut->hosts[(index + i) % cut->host_count].host;
+        if (stays(hosts, next, other)) {
+            return other;
+        }
+    }
+    return LS_REFORM_NO_HOST;
+}
+
+bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
+                            ls_cut *cut)
+{
+    bool is_whole = true;
+    ls_cut next;
+    ls_reform_cut(settings, hosts, count, 0, 0, &next);
+    for (uint32_t i = 0; i < cut->host_count; i++) {
+        cut->hosts[i].holder = holder_of(settings, hosts, &next, cut, i);
+        is_whole = is_whole && cut->hosts[i].holder != LS_REFORM_NO_HOST;
+    }
+    return is_whole;
+}
+
+/* ---- deciding ---- */
 
 static uint32_t ranks_to_come(const ls_reform_host *hosts, uint32_t count)
 {
@@ -234,12 +228,13 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
     const bool is_enough = ranks_to_come(hosts, count) >= settings->min_ranks &&
                            usable(&hosts[0], stage_ranks(settings)) > 0 &&
                            ls_reform_part_count(settings, hosts, count) > 0;
+    const bool may_come = has_trainer && settings->crew > 1 && is_coming(hosts, count);
     if (!has_trainer || !is_enough) {
-        const bool may_come = has_trainer && settings->crew > 1 && is_coming(hosts, count);
         return (ls_reform_decision){.what = may_come ? LS_REFORM_WAIT : LS_REFORM_END};
     }
-    if (!is_held(settings, hosts, held)) {
-        return (ls_reform_decision){.what = LS_REFORM_CHECKPOINT};
+    ls_cut holders = *held;
+    if (!ls_reform_find_holders(settings, hosts, count, &holders)) {
+        return (ls_reform_decision){.what = may_come ? LS_REFORM_WAIT : LS_REFORM_CHECKPOINT};
     }
     if (p.slowest < p.target) {
         /* A host can be one step behind, never more, because the next agreement waits for it. */

@@ -118,9 +118,10 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
 const ls_cut *ls_reform_held(const ls_reform_host *hosts, uint32_t count, const ls_cut *const *cuts,
                              uint32_t cut_count);
 
-/* Fills in which host has the state of each host of `cut`. Returns whether all of it is
- * somewhere. */
-bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, ls_cut *cut);
+/* Fills in which host has the state of each host of `cut`, among those that have a part in a cut
+ * made now. Returns whether all of it is somewhere. */
+bool ls_reform_find_holders(const ls_reform_settings *settings, const ls_reform_host *hosts, uint32_t count,
+                            ls_cut *cut);
 
 /* The number of parts a host has. */
 uint32_t ls_reform_parts(const ls_cut *cut, uint32_t host);

@@ -77,7 +77,10 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
                                s->micro_batch,
                                (uint64_t)stepper->state->layout->float_count,
                                s->seed,
-                               s->audit_every_steps};
+                               s->audit_every_steps,
+                               s->pipeline ? s->pipeline->stages : 1,
+                               s->pipeline ? s->pipeline->chunks : 1,
+                               s->pipeline ? (uint64_t)s->pipeline->kind : 0};
     const double numbers[] = {lr, s->clip_norm, s->beta1, s->beta2, s->eps, s->weight_decay};
     return ls_xxh3(numbers, sizeof numbers, ls_xxh3(counts, sizeof counts, 0));
 }

@@ -12,15 +12,6 @@ hosts_file two.hosts "host0 10.77.0.1" "host1 slots=2 10.77.0.2"
 hosts_file three.hosts "host0 10.77.0.1" "host1 slots=2 10.77.0.2" "host2 10.77.0.3"
 hosts_file four.hosts "host0 10.77.0.1" "host1 10.77.0.2" "host2 10.77.0.3" "host3 slots=2 10.77.0.4"
 
-# processes_in DIR HOST: agent and ranks of a host, as the run's events have them.
-processes_in() {
-    python3 - "$1" "$2" <<'PY'
-import json, sys
-ranks = [e["pid"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "rank_started" and e["host"] == sys.argv[2]]
-print(open(f"/proc/{ranks[0]}/stat").read().rsplit(")", 1)[1].split()[1], *ranks)
-PY
-}
-
 # events DIR: its events, one a line: recovered's how, and which ranks were lost.
 events() {
     python3 - "$1" <<'PY'

@@ -65,7 +65,7 @@ static void *live(void *context)
     }
     ls_status status = ls_crew_room_open(&options, &room);
     for (uint64_t attempt = 1; status == LS_OK && attempt <= 2; attempt++) {
-        ls_crew_room_enter(room, attempt);
+        ls_crew_room_enter(room, attempt, 0);
         status = ls_crew_room_await(room);
         status = status == LS_OK ? m->run(m, ls_crew_room_crew(room), room) : status;
         status = status == LS_OK ? ls_crew_room_meet(room) : status;

@@ -254,15 +254,15 @@ static void holders_are_owners_or_shadows_that_live(void **state)
     (void)state;
     table t = three_hosts(1);
     t.hosts[2].is_here = false;
-    assert_true(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_true(ls_reform_find_holders(&t.settings, t.hosts, HOSTS, &t.cut));
     assert_int_equal(t.cut.hosts[1].holder, 1);
     assert_int_equal(t.cut.hosts[2].holder, 0);
     t.hosts[1].status.bound = 0; /* its agent lives, but no rank is left to send what it has */
-    assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_false(ls_reform_find_holders(&t.settings, t.hosts, HOSTS, &t.cut));
     assert_int_equal(t.cut.hosts[1].holder, LS_REFORM_NO_HOST); /* its shadow was with host 2 */
     t.hosts[1].status.bound = 2;
     t.hosts[0].is_here = false;
-    assert_false(ls_reform_find_holders(&t.settings, t.hosts, &t.cut));
+    assert_false(ls_reform_find_holders(&t.settings, t.hosts, HOSTS, &t.cut));
     assert_int_equal(t.cut.hosts[0].holder, 1);
     assert_int_equal(t.cut.hosts[2].holder, LS_REFORM_NO_HOST);
 }

@@ -214,7 +214,7 @@ static bool can_do_without(ls_cluster *cluster, ls_reform_host *leaver)
         *ls_reform_held(cluster->hosts, host_total(cluster), (const ls_cut *const *)cluster->cuts, 2);
     leaver->is_leaving = true;
     const ls_reform_settings *settings = &cluster->options.settings;
-    const bool is_whole = ls_reform_find_holders(settings, cluster->hosts, &held) &&
+    const bool is_whole = ls_reform_find_holders(settings, cluster->hosts, host_total(cluster), &held) &&
                           ls_reform_part_count(settings, cluster->hosts, host_total(cluster)) > 0;
     leaver->is_leaving = false;
     return is_whole;
@@ -347,7 +347,7 @@ static void form(ls_cluster *cluster, uint64_t step)
     const uint32_t count = host_total(cluster);
     ls_cluster_form message = {.kind = LS_CLUSTER_FORM};
     message.held = *ls_reform_held(cluster->hosts, count, (const ls_cut *const *)cluster->cuts, 2);
-    (void)ls_reform_find_holders(settings, cluster->hosts, &message.held);
+    (void)ls_reform_find_holders(settings, cluster->hosts, count, &message.held);
     ls_reform_cut(settings, cluster->hosts, count, cluster->epoch, step, &message.cut);
     message.moves = settings->zero > 0 || has_newcomers(&message.cut, &message.held);
     message.gathered = ls_host_side_gathered(&cluster->side);
@@ -470,8 +470,11 @@ static void go_on(ls_cluster *cluster)
         if (keep_leavers(cluster)) {
             break;
         }
-        give_up(cluster, "a host was lost together with the host that held the copy of its state (its "
-                         "shadow). Start the run again: it resumes from its newest checkpoint");
+        give_up(cluster, cluster->options.settings.crew > 1
+                             ? "the hosts on which the ranks that are left can divide the model do not have "
+                               "all of the state. Start the run again: it resumes from its newest checkpoint"
+                             : "a host was lost together with the host that held the copy of its state (its "
+                               "shadow). Start the run again: it resumes from its newest checkpoint");
         break;
     case LS_REFORM_END:
         end_run(cluster);

@@ -427,5 +427,6 @@ bool ls_cluster_ask_roll(const ls_cluster *cluster, uint64_t *until_out)
     }
     *until_out = until;
     return until > 0 && from <= heard && heard <= until && until <= heard + LS_RANK_RESULTS &&
-           ls_reform_find_holders(&cluster->options.settings, cluster->hosts, &held);
+           ls_reform_find_holders(&cluster->options.settings, cluster->hosts, cluster->agent_count + 1,
+                                  &held);
 }

@@ -131,7 +131,7 @@ static bool ask_others(ls_workers *workers)
 static ls_status check_host(const ls_workers_options *options, const char *host, uint32_t ranks)
 {
     const ls_run_parallel *parallel = &options->session->run.parallel;
-    const uint32_t unit = ls_mesh_crew(ls_session_mesh(options->session));
+    const uint32_t unit = ls_mesh_stage_ranks(ls_session_mesh(options->session));
     return ranks % unit == 0
                ? LS_OK
                : ls_fail(LS_ERR_INVALID,

@@ -77,7 +77,7 @@ static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *wo
     const ls_mesh mesh = ls_session_mesh(workers->options.session);
     return (ls_reform_settings){.parts_max = (uint32_t)run->train.leaves * ls_mesh_crew(mesh),
                                 .crew = ls_mesh_crew(mesh),
-                                .stage_ranks = ls_mesh_crew(mesh),
+                                .stage_ranks = ls_mesh_stage_ranks(mesh),
                                 .min_ranks = (uint32_t)run->job.min_ranks,
                                 .zero = (uint32_t)run->parallel.zero,
                                 .shadow = run->parallel.shadow};
