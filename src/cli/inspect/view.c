@@ -77,6 +77,7 @@ static ls_status open_viewer(viewer *v, const ls_invocation *invocation)
     const ls_api_settings api = {.env = v->env,
                                  .listen = settings->listen,
                                  .files = v->files,
+                                 .metrics = ls_home_path(invocation->arena, "view"),
                                  .calls = {.context = v->folders,
                                            .call = ls_folders_call,
                                            .forget = forget,

@@ -76,7 +76,7 @@ struct ls_api_exchange {
     json_t *run_events;
     int trouble; /* of the files of a page or run, the first error; 0: none */
     /* run_routes.c: the run that is read (held; NULL: none), what follows, whether all was read. */
-    ls_api_run *run;
+    ls_stored_run *run;
     ls_api_next then_run;
     bool is_whole;
     size_t file_at; /* the file of the run that is read */

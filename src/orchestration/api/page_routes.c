@@ -22,7 +22,7 @@ enum {
 /* A run on the page that is made. */
 typedef struct shown_run {
     char *id, *name, *status, *dir;
-    ls_api_run *run; /* held; NULL: its metrics are not used */
+    ls_stored_run *run; /* held; NULL: its metrics are not used */
     ls_report_files files;
 } shown_run;
 

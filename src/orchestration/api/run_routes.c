@@ -79,7 +79,7 @@ static bool find_feed(const ls_api_exchange *exchange, ls_user_file *file_out, l
     if (!find_file(exchange, exchange->file_at, file_out, folder, logged)) {
         return false;
     }
-    file_out->offset = ls_feed_from(ls_api_run_feed(exchange->run, file_out->name));
+    file_out->offset = ls_feed_from(ls_stored_run_feed(exchange->run, file_out->name));
     return true;
 }
 
@@ -96,14 +96,14 @@ static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
 /* True: read on in this file. */
 static bool take_part(ls_api_exchange *exchange, const ls_user_file *file, const ls_user_file_answer *part)
 {
-    ls_api_run *run = exchange->run;
+    ls_stored_run *run = exchange->run;
     if (part->offset != file->offset) {
         return true; /* another request has read on */
     }
-    const ls_feed_next next = ls_feed_take(ls_api_run_feed(run, file->name), &run->data, part->offset,
+    const ls_feed_next next = ls_feed_take(ls_stored_run_feed(run, file->name), &run->data, part->offset,
                                            part->data ? part->data : "", part->bytes, SLICE_BYTES);
     if (next == LS_FEED_REWOUND) {
-        ls_api_run_clear(run); /* cut back by a resume */
+        ls_stored_run_clear(run); /* cut back by a resume */
         exchange->file_at = 0;
     }
     return next != LS_FEED_END;
@@ -119,9 +119,10 @@ static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *par
     const bool has_more = part->error == 0 && take_part(exchange, &file, part);
     const bool has_time = ls_env_now_ns(exchange->api->env) < exchange->give_up_ns;
     if (part->error == ENOENT && file.offset > 0) {
-        ls_api_run_clear(exchange->run); /* the run was started over */
+        ls_stored_run_clear(exchange->run); /* the run was started over */
     }
     exchange->file_at += !has_more;
+    ls_stored_run_keep(exchange->run);
     if (part->error && part->error != ENOENT) {
         finish_reading(exchange, part->error, false);
     } else if (has_time && find_feed(exchange, &file, &folder, logged)) {
@@ -145,7 +146,8 @@ static void read_slice(ls_api_exchange *exchange)
     ls_api *api = exchange->api;
     const uint64_t now_ns = ls_env_now_ns(api->env);
     if (!exchange->run) {
-        exchange->run = ls_api_runs_hold(api->runs, number_of(shown_job(exchange), "job", 0));
+        exchange->run = ls_api_runs_hold(api->runs, number_of(shown_job(exchange), "job", 0),
+                                         text_of(shown_job(exchange), "run_dir"));
     }
     if (exchange->run) {
         ls_user_file file;
@@ -190,7 +192,7 @@ static double cost_of(const json_t *job)
 static ls_run_head head_of(const ls_api *api, const json_t *job)
 {
     ls_run_head head = ls_run_head_none();
-    const ls_api_run *run = ls_api_runs_find(api->runs, number_of(job, "job", 0));
+    const ls_stored_run *run = ls_api_runs_find(api->runs, number_of(job, "job", 0));
     if (api->home && text_of(job, "run_dir")[0]) {
         const ls_run_head *known = ls_api_heads_find(api->heads, job);
         head = known ? *known : head;

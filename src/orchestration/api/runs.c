@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/api/runs.h"
 
+#include "base/arena.h"
 #include "base/assert.h"
+#include "base/file.h"
+#include "base/hash.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct entry {
-    ls_api_run run; /* first: what is dropped is found by it */
+    ls_stored_run run; /* first: what is dropped is found by it */
     uint64_t job;
     uint64_t used;
     uint32_t holders;
@@ -16,12 +20,18 @@ typedef struct entry {
 struct ls_api_runs {
     entry *entries[LS_API_RUNS_MAX]; /* NULL: never used */
     uint64_t clock;
+    char *folder; /* NULL: none */
 };
 
-ls_api_runs *ls_api_runs_create(void)
+ls_api_runs *ls_api_runs_create(const char *folder)
 {
     ls_api_runs *self = calloc(1, sizeof *self);
     LS_ASSERT(self && "not enough memory for the metrics of runs");
+    if (folder && ls_dir_create(folder) == LS_OK) {
+        ls_stored_runs_trim(folder);
+        self->folder = strdup(folder);
+    }
+    ls_error_clear(); /* without the folder, they are in memory alone */
     return self;
 }
 
@@ -29,37 +39,14 @@ void ls_api_runs_destroy(ls_api_runs *self)
 {
     for (size_t i = 0; self && i < LS_API_RUNS_MAX; i++) {
         if (self->entries[i]) {
-            ls_api_run_clear(&self->entries[i]->run);
+            ls_stored_run_release(&self->entries[i]->run);
             free(self->entries[i]);
         }
     }
+    if (self) {
+        free(self->folder);
+    }
     free(self);
-}
-
-void ls_api_run_clear(ls_api_run *run)
-{
-    ls_run_metrics_release(&run->data);
-    for (size_t i = 0; i < run->file_count; i++) {
-        free(run->files[i].name);
-    }
-    free(run->files);
-    run->files = NULL;
-    run->file_count = 0;
-}
-
-ls_feed *ls_api_run_feed(ls_api_run *run, const char *name)
-{
-    for (size_t i = 0; i < run->file_count; i++) {
-        if (strcmp(run->files[i].name, name) == 0) {
-            return &run->files[i].feed;
-        }
-    }
-    run->files = realloc(run->files, (run->file_count + 1) * sizeof *run->files);
-    char *copy = strdup(name);
-    LS_ASSERT(run->files && copy && "not enough memory for the files of a run");
-    ls_api_run_file *file = &run->files[run->file_count++];
-    *file = (ls_api_run_file){.name = copy, .feed.kind = ls_feed_kind_of(name)};
-    return &file->feed;
 }
 
 /* The job's own, or one that is free to become it; NULL: neither. */
@@ -81,24 +68,40 @@ static entry *find(ls_api_runs *self, uint64_t job)
         }
     }
     if (oldest) {
-        ls_api_run_clear(&oldest->run);
+        ls_stored_run_release(&oldest->run);
         oldest->job = job;
+        oldest->used = 0;
     }
     return oldest;
 }
 
-ls_api_run *ls_api_runs_hold(ls_api_runs *self, uint64_t job)
+/* The name of its file follows from the job and the path: with numbers that are given out again,
+ * as those of folders are, another run has another file. */
+static void open_stored(const ls_api_runs *self, ls_stored_run *run, uint64_t job, const char *run_dir)
+{
+    ls_arena arena = {0};
+    const char *identity = ls_arena_printf(&arena, "%" PRIu64 " %s", run_dir[0] ? 0 : job, run_dir);
+    const uint64_t hash = ls_xxh3(identity, strlen(identity), 0);
+    ls_stored_run_open(run, ls_arena_printf(&arena, "%s/%016" PRIx64 ".metrics", self->folder, hash),
+                       identity);
+    ls_arena_release(&arena);
+}
+
+ls_stored_run *ls_api_runs_hold(ls_api_runs *self, uint64_t job, const char *run_dir)
 {
     entry *found = find(self, job);
     if (!found) {
         return NULL;
+    }
+    if (found->used == 0 && self->folder) {
+        open_stored(self, &found->run, job, run_dir);
     }
     found->holders++;
     found->used = ++self->clock;
     return &found->run;
 }
 
-void ls_api_runs_drop(ls_api_runs *self, ls_api_run *run)
+void ls_api_runs_drop(ls_api_runs *self, ls_stored_run *run)
 {
     (void)self;
     if (run) {
@@ -108,7 +111,7 @@ void ls_api_runs_drop(ls_api_runs *self, ls_api_run *run)
     }
 }
 
-const ls_api_run *ls_api_runs_find(const ls_api_runs *self, uint64_t job)
+const ls_stored_run *ls_api_runs_find(const ls_api_runs *self, uint64_t job)
 {
     for (size_t i = 0; i < LS_API_RUNS_MAX && self->entries[i]; i++) {
         if (self->entries[i]->job == job) {

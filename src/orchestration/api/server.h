@@ -57,7 +57,8 @@ typedef struct ls_api_settings {
     ls_env *env;
     /* $LOCKSTEP_HOME: gets `socket`, `address`, `token`. NULL: only TCP, without tokens. */
     const char *home;
-    const char *shared; /* a second folder that gets `socket`, as /run/lockstep; NULL: none */
+    const char *metrics; /* folder for store files (telemetry/store/stored_run.h); NULL: none */
+    const char *shared;  /* a second folder that gets `socket`, as /run/lockstep; NULL: none */
     /* "127.0.0.1:0" (port 0: any free one); "": no TCP; "auto": LS_API_PORT, or one after it */
     const char *listen;
     /* PEM files, both or neither; required unless `listen` is on loopback. */

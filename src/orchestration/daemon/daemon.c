@@ -580,9 +580,12 @@ static ls_status open_api(ls_daemon *d)
     bool owner_needs_token = false, users_need_token = false;
     ls_daemon_token_needs(&d->settings, &owner_needs_token, &users_need_token);
     take_shared_home(d);
+    char metrics[LS_JOB_PATH_BYTES_MAX];
+    LS_TRY(path_in(d, "metrics", metrics));
     const ls_api_settings settings = {
         .env = d->env,
         .home = d->home,
+        .metrics = metrics,
         .files = d->files,
         .shared = d->shared_lock.file >= 0 ? LS_SHARED_HOME : NULL,
         .listen = d->settings.listen,

@@ -91,6 +91,11 @@ static ls_metric *find_or_make(ls_run_metrics *data, const char *name, size_t by
     return metric;
 }
 
+bool ls_run_metrics_name(ls_run_metrics *data, const char *name, size_t bytes)
+{
+    return find_or_make(data, name, bytes) != NULL;
+}
+
 static const ls_series *find(const ls_run_metrics *data, const char *name, size_t bytes)
 {
     const uint32_t *place = data->table_size > 0 ? place_of(data, name, bytes) : NULL;
@@ -122,7 +127,8 @@ bool ls_run_metrics_add(ls_run_metrics *data, const char *name, size_t bytes, co
         data->cut += ls_series_cut(series, point->step > 0 ? point->step - 1 : 0);
     }
     if (series->points > 0 && point->step < series->last.step) {
-        ls_series_release(series); /* step 0 again */
+        data->cut += series->points; /* step 0 again */
+        ls_series_release(series);
     }
     ls_series_add(series, point);
     data->points++;

@@ -47,7 +47,7 @@ typedef struct ls_run_metrics {
     uint64_t points;  /* taken in all */
     uint64_t version; /* changes whenever points are added or dropped */
     uint64_t refused; /* points of metrics beyond the limit of names */
-    uint64_t cut;     /* points dropped because their program was restored */
+    uint64_t cut;     /* points dropped because their program was restored to an earlier step */
     uint64_t damaged; /* lines and records that could not be read */
     uint64_t last_step;
     double last_time_s; /* of the newest point; never falls; 0: unknown */
@@ -61,6 +61,8 @@ const ls_series *ls_run_metrics_find(const ls_run_metrics *data, const char *nam
 /* The newest value of a metric; NaN: none. */
 double ls_run_metrics_last(const ls_run_metrics *data, const char *name);
 
+/* Makes a metric without points, unless it is there. False: the run has too many names. */
+bool ls_run_metrics_name(ls_run_metrics *data, const char *name, size_t name_bytes);
 /* Adds a point; false: refused, because the run has too many names. */
 bool ls_run_metrics_add(ls_run_metrics *data, const char *name, size_t name_bytes, const ls_point *point);
 /* Adds the pairs of a line, as described above. */

@@ -103,6 +103,13 @@ static void close_block(ls_series *series)
     series->open_count = 0;
 }
 
+void ls_series_close(ls_series *series)
+{
+    if (series->open_count > 0) {
+        close_block(series);
+    }
+}
+
 static void push_open(ls_series *series, const ls_point *point)
 {
     series->open = grow(series->open, series->open_count, &series->open_capacity, sizeof *point);

@@ -71,6 +71,9 @@ void ls_series_release(ls_series *series);
 /* The step must not be below series->last.step, unless the series is empty. */
 void ls_series_add(ls_series *series, const ls_point *point);
 
+/* Closes the open block, even if it has few points. */
+void ls_series_close(ls_series *series);
+
 /* Takes away all points with a step above `last_step`. Returns how many there were. */
 uint64_t ls_series_cut(ls_series *series, uint64_t last_step);
 
