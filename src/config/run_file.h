@@ -320,6 +320,15 @@ typedef struct ls_run_asha {
     uint64_t failures_max; /* failures alike in a row that stop the sweep; 0: none do */
 } ls_run_asha;
 
+/* When a person is told (telemetry/record/alert.h). */
+typedef struct ls_run_alerts {
+    bool not_finite, lost_ranks;
+    double loss_spike;                     /* times the usual spread of losses; 0: never */
+    double stall_s;                        /* 0: never */
+    double utilisation, utilisation_for_s; /* share of the time; for_s 0: never */
+    uint64_t disk_bytes;                   /* free space; 0: never */
+} ls_run_alerts;
+
 enum {
     LS_RUN_FILE_MAX_RANKS = 8,           /* job.max_ranks if it is auto */
     LS_RUN_FILE_AUDIT_STEPS = 1000,      /* train.audit_every_steps unless it is set */
@@ -348,6 +357,7 @@ typedef struct ls_run_file {
     ls_run_eval eval;
     ls_run_sample sample;
     ls_run_log_settings log;
+    ls_run_alerts alerts;
     ls_run_job job;
     ls_run_asha asha;
     ls_run_automatic automatic;

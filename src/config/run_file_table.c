@@ -166,6 +166,14 @@ static const ls_option options[] = {
     {U64("log.every_steps", log.every_steps, "10", 1, MANY), .help = "number of steps between progress lines when the output is not a terminal"},
     {BOOL("log.tensorboard", log.tensorboard, "true"), .help = "write the metrics of the run as TensorBoard event files"},
 
+    {BOOL("alerts.not_finite", alerts.not_finite, "true"), .help = "alert when a loss or a gradient is not finite (the run then ends)"},
+    {F64("alerts.loss_spike", alerts.loss_spike, "0", 0, 1e6), .help = "alert when the loss is above the mean of the last steps by this many times their usual distance from it, such as 8; 0: never"},
+    {ROW("alerts.stall", LS_OPTION_DURATION, alerts.stall_s, "10m"), .min = 0, .max = 1e9, .help = "alert when no step has ended for this long; 0: never"},
+    {F64("alerts.utilisation", alerts.utilisation, "0.7", 0, 1), .help = "share of the time that the run should spend computing; below it for as long as alerts.utilisation_for says there is an alert"},
+    {ROW("alerts.utilisation_for", LS_OPTION_DURATION, alerts.utilisation_for_s, "0"), .min = 0, .max = 1e9, .help = "time over which alerts.utilisation is measured, such as 10m; 0: never"},
+    {ROW("alerts.disk", LS_OPTION_BYTES, alerts.disk_bytes, "1GiB"), .min = 0, .max = 1e15, .help = "alert when the disk of the run has less space left than this; 0: never"},
+    {BOOL("alerts.lost_ranks", alerts.lost_ranks, "true"), .help = "alert when a rank is lost"},
+
     {ROW("job.command", LS_OPTION_STRINGS, job.command, "[]"), .value_name = "WORDS", .help = "program and arguments that the queue starts once per rank instead of training, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set; model, data and train then have no effect"},
     {STRING("job.image", job.image), .value_name = "IMAGE", .help = "container image in which the program of job.command runs, such as docker.io/pytorch/pytorch:latest; the machine needs podman, docker, apptainer or singularity. The current folder is the same inside and outside. Default: no container"},
     {ROW("job.image_options", LS_OPTION_STRINGS, job.image_options, "[]"), .value_name = "OPTIONS", .help = "further options for the container tool, such as [--volume=/data:/data]"},
@@ -229,6 +237,7 @@ static const ls_option_section sections[] = {
     {"eval", "evaluation on validation data"},
     {"sample", "text samples that the model writes during training"},
     {"log", "progress lines and TensorBoard files"},
+    {"alerts", "what a person is told at once, on the terminal, in events.jsonl and by the queue"},
     {"job", "settings of the queue and of recovery"},
     {"job.placement", "how close to each other the ranks are placed"},
     {"job.group", "limit on how many jobs of a group run at once"},

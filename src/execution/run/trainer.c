@@ -293,6 +293,8 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
                                          (json_int_t)result->audited));
     }
     ls_progress_step(trainer->books.progress, &trainer->books.row);
+    ls_alert_watch_step(&trainer->alerts.watch, trainer->loop.step, (double)result->loss,
+                        ls_clock_monotonic_s());
 }
 
 /*
@@ -464,6 +466,7 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
                             trainer->loop.fault.leaf == LS_NO_LEAF ? json_null()
                                                                    : json_integer(trainer->loop.fault.leaf),
                             "text", copy, "replay", command));
+    ls_trainer_alert(trainer, LS_ALERT_NOT_FINITE, copy);
     if (trainer->loop.step == 0) {
         ls_fail(
             LS_ERR_FAILED,

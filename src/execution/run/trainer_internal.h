@@ -8,6 +8,7 @@
  *   trainer_workers.c     the ranks: start them, run steps, adopt them
  *   trainer_save.c        checkpoints: when, and how they ended
  *   trainer_control.c     what other processes ask for
+ *   trainer_alerts.c      alerts: what a person is told at once
  *   trainer_preemption.c  preemption notices and other reasons to stop
  *   trainer_finish.c      the summary and the report
  *
@@ -31,6 +32,7 @@
 #include "execution/train/schedule.h"
 #include "execution/train/session.h"
 #include "execution/train/step.h"
+#include "telemetry/record/alert.h"
 #include "telemetry/record/goodput.h"
 #include "telemetry/record/progress.h"
 #include "telemetry/record/run_log.h"
@@ -120,6 +122,17 @@ typedef struct ls_trainer_control {
     bool has_warned_of_grace; /* that a checkpoint takes longer than the notice period */
 } ls_trainer_control;
 
+enum { LS_TRAINER_ALERTS_MAX = 32 }; /* of one start that the queue hears of */
+
+/* Changed by trainer_alerts.c. */
+typedef struct ls_trainer_alerts {
+    ls_alert_watch watch; /* without rules until training begins */
+    const char *file;     /* for the queue; NULL: none */
+    ls_text lines;        /* its content */
+    uint32_t count;
+    double disk_at_s; /* when free space was last looked at */
+} ls_trainer_alerts;
+
 /* The records of the run: what happened, and where its time goes. */
 typedef struct ls_trainer_books {
     ls_run_log *log;
@@ -149,6 +162,7 @@ typedef struct ls_trainer {
     ls_trainer_backend backend;
     ls_trainer_saving saving;
     ls_trainer_control control;
+    ls_trainer_alerts alerts;
     ls_trainer_books books;
 } ls_trainer;
 
@@ -201,6 +215,15 @@ void ls_trainer_note_recovery(ls_trainer_shared *shared, const json_t *fields);
 bool ls_trainer_wants_save(ls_trainer *trainer);
 /* A checkpoint took `seconds`. Warns once if that is longer than the notice period. */
 void ls_trainer_note_save(ls_trainer *trainer, double seconds);
+
+/* ---- alerts ---- */
+
+/* Everything is ready to train. */
+void ls_trainer_begin_alerts(ls_trainer *trainer);
+/* Looks whether a rule has begun to hold; called between pieces of work. */
+void ls_trainer_watch_alerts(ls_trainer *trainer);
+/* Something has happened that people may want to hear of. */
+void ls_trainer_alert(ls_trainer *trainer, ls_alert_kind kind, const char *text);
 
 /* ---- checkpoints ---- */
 

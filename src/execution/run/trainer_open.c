@@ -465,13 +465,16 @@ ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options)
     }
     print_prediction(trainer);
     LS_TRY(open_progress(trainer));
-    return ls_trainer_await_workers(trainer);
+    LS_TRY(ls_trainer_await_workers(trainer));
+    ls_trainer_begin_alerts(trainer);
+    return LS_OK;
 }
 
 void ls_trainer_close(ls_trainer *trainer)
 {
     ls_trainer_close_control(&trainer->control);
     ls_preemption_watch_stop(trainer->control.notices);
+    ls_text_release(&trainer->alerts.lines);
     ls_progress_destroy(trainer->books.progress);
     ls_save_job_release(&trainer->saving.pending);
     json_decref(trainer->saving.restore_events);

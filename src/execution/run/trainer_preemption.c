@@ -92,20 +92,18 @@ static void watch_cost(ls_trainer *trainer)
         return;
     }
     control->has_told_cap = true;
-    const char *text =
-        ls_arena_printf(&trainer->arena,
-                        "the run has cost %.2f USD, and its cap is %.2f USD (job.max_cost): it "
-                        "saves and stops, and continues when the cap is raised",
-                        ls_meter_usd(meter, now_s), meter->cap_usd);
-    ls_progress_print(trainer->books.progress, "%s", text);
-    ls_emit_event("alert", json_pack("{s:s, s:s, s:I}", "kind", "cap", "text", text, "step",
-                                     (json_int_t)trainer->loop.step));
+    ls_trainer_alert(trainer, LS_ALERT_CAP,
+                     ls_arena_printf(&trainer->arena,
+                                     "the run has cost %.2f USD, and its cap is %.2f USD (job.max_cost): it "
+                                     "saves and stops, and continues when the cap is raised",
+                                     ls_meter_usd(meter, now_s), meter->cap_usd));
 }
 
 bool ls_trainer_should_stop(void *context)
 {
     ls_trainer *trainer = context;
     watch_cost(trainer);
+    ls_trainer_watch_alerts(trainer);
     ls_time_log_note(trainer->books.time_log);
     poll_notices(trainer);
     return ls_trainer_stop_status(trainer) != LS_OK;

@@ -97,6 +97,17 @@ static void on_hung(ls_trainer *trainer, const json_t *fields)
     trainer->books.hung_s = fmax(trainer->books.hung_s, waited_s);
 }
 
+static void on_rank_lost(ls_trainer *trainer, const json_t *fields)
+{
+    const char *cause = json_string_value(json_object_get(fields, "cause"));
+    const uint32_t rank = (uint32_t)json_integer_value(json_object_get(fields, "rank"));
+    char name[LS_MESH_NAME_BYTES];
+    ls_trainer_alert(trainer, LS_ALERT_RANKS,
+                     ls_arena_printf(&trainer->arena, "%s was lost: %.200s",
+                                     ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name),
+                                     cause ? cause : "its cause is not known"));
+}
+
 static void on_rank_joined(ls_trainer *trainer, const json_t *fields)
 {
     print_member(trainer, fields, "joins");
@@ -111,10 +122,8 @@ static const struct {
     const char *event;
     void (*act)(ls_trainer *trainer, const json_t *fields);
 } handlers[] = {
-    {"recovered", on_recovered},
-    {"hung", on_hung},
-    {"rank_joined", on_rank_joined},
-    {"rank_left", on_rank_left},
+    {"recovered", on_recovered},     {"hung", on_hung},           {"rank_lost", on_rank_lost},
+    {"rank_joined", on_rank_joined}, {"rank_left", on_rank_left},
 };
 
 /* Events of the workers, which call this on the main thread. */

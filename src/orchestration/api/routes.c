@@ -178,18 +178,16 @@ static const ls_api_field priority_in[] = {
     JOB,
     PRIORITY(true, "priority", "new priority of the job"),
 };
+#define USD(label, text)                                                                                     \
+    {                                                                                                        \
+        .name = (label), .type = LS_API_NUMBER, .place = LS_API_BODY, .may_be_null = true, .min = 0.01,      \
+        .max = 1e9, .help = (text)                                                                           \
+    }
 static const ls_api_field change_in[] = {
     JOB,
     IN(LS_API_BODY, "time_limit_s", LS_API_NUMBER, 0, 1e9, "new time limit in seconds; 0: none"),
     IN(LS_API_BODY, "account", LS_API_STRING, 1, 64, "account to charge from now on"),
-    {.name = "max_cost",
-     .type = LS_API_NUMBER,
-     .place = LS_API_BODY,
-     .may_be_null = true,
-     .min = 0.01,
-     .max = 1e9,
-     .help = "new cap in USD, also of a job that runs; null: none. A job that its cap stopped continues when "
-             "the new one allows it"},
+    USD("max_cost", "new cap in USD, also of a job that runs; null: none"),
     IN(LS_API_BODY, "after", LS_API_INTEGERS, 0, 64,
        "numbers of jobs that must succeed before this one starts, instead of those named before; only jobs "
        "submitted before it"),
@@ -235,13 +233,7 @@ static const ls_api_field account_in[] = {
     OPTIONAL("quota", "number of devices that are the account's own; null: no limit"),
     OPTIONAL("borrow", "number of other accounts' unused devices it may take in addition; null: no limit"),
     OPTIONAL("lend", "number of its own devices that others may use while it does not; null: all"),
-    {.name = "budget",
-     .type = LS_API_NUMBER,
-     .place = LS_API_BODY,
-     .may_be_null = true,
-     .min = 0.01,
-     .max = 1e9,
-     .help = "what its jobs may cost in a calendar month (UTC), in USD; null: no limit"},
+    USD("budget", "what its jobs may cost in a calendar month (UTC), in USD; null: no limit"),
     {.name = "users",
      .type = LS_API_STRINGS,
      .place = LS_API_BODY,
@@ -598,6 +590,20 @@ static const ls_api_field usage_out[] = {
     OUT("currency", LS_API_STRING, "currency of the price"),
     OUT("foresight", LS_API_OBJECT, "how accurate predicted starts and ends were"),
 };
+static const ls_api_field alerts_in[] = {
+    IN(LS_API_QUERY, "after", LS_API_INTEGER, 0, NUMBER_MAX, "return only alerts after this one (default 0)"),
+};
+static const ls_api_field alert_rows[] = {
+    OUT("id", LS_API_INTEGER, "number of the alert; they begin again with 1 when the daemon starts"),
+    OUT("kind", LS_API_STRING, "what it is about, such as not_finite, stall or budget"),
+    OUT("time", LS_API_NUMBER, "seconds since 1970"),
+    OUT_OR_NULL("job", LS_API_INTEGER, "number of the job; null: it is about an account or the queue"),
+    OUT_OR_NULL("account", LS_API_STRING, "account it concerns; null: none"),
+    OUT("text", LS_API_STRING, "what has happened, and why"),
+};
+static const ls_api_field alerts_out[] = {
+    OF("alerts", LS_API_OBJECTS, alert_rows, "alerts, the oldest first"),
+};
 static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "name of the account")};
 static const ls_api_field token_in[] = {
     IN(LS_API_BODY, "read_only", LS_API_BOOL, 0, 0,
@@ -735,6 +741,9 @@ static const ls_api_route routes[] = {
      "Creates or changes an account.", FIELDS(account_in), FIELDS(account_out)},
     {"GET", "/v1/usage", "usage", LS_API_VERB, LS_VERB_USAGE, LS_API_ANYBODY,
      "Returns the device-hours each account used and wasted.", FIELDS(usage_in), FIELDS(usage_out)},
+    {"GET", "/v1/alerts", "alerts", LS_API_VERB, LS_VERB_ALERTS, LS_API_ANYBODY,
+     "Returns the newest alerts; of jobs, those that the caller may read.", FIELDS(alerts_in),
+     FIELDS(alerts_out)},
     {"GET", "/v1/status", "status", LS_API_VERB, LS_VERB_STATUS, LS_API_ANYBODY,
      "Returns the state of the daemon.", NULL, 0, FIELDS(status_out)},
     {"GET", "/v1/events", "stream", LS_API_STREAM, LS_VERBS, LS_API_ANYBODY,

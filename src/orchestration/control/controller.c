@@ -249,6 +249,7 @@ void ls_controller_destroy(ls_controller *c)
     ls_arena_release(&c->arena);
     json_decref(c->upkeep);
     ls_sweeps_destroy(c);
+    free(c->alerts.items);
     free(c->node_is_up);
     free(c->places);
     free(c->entries);
@@ -404,6 +405,7 @@ static bool changes_something(ls_verb verb)
     case LS_VERB_NODES:
     case LS_VERB_ACCOUNTS:
     case LS_VERB_USAGE:
+    case LS_VERB_ALERTS:
     case LS_VERB_STATUS:
     case LS_VERB_DOWN:
         return false;
@@ -461,7 +463,7 @@ bool ls_controller_has_work(const ls_controller *c)
 
 double ls_controller_next_s(const ls_controller *c)
 {
-    double next_s = ls_money_next_s(c);
+    double next_s = fmin(ls_money_next_s(c), ls_alerts_next_s(c));
     if (c->policy) {
         const uint64_t next_ms = ls_policy_next_ms(c->policy, ls_controller_ms(c->time_s));
         next_s = next_ms == UINT64_MAX ? next_s : fmin(next_s, 1e-3 * (double)next_ms);
@@ -511,6 +513,7 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
         ls_transitions_hand_over_all(c);
     }
     *turn_out = (ls_turn){.time_s = c->time_s};
+    ls_alerts_of_turn(c, turn_out);
     gather_rows(c, turn_out);
     turn_out->transitions = c->transitions;
     turn_out->transition_count = c->transition_count;
@@ -558,6 +561,7 @@ void ls_controller_turn_done(ls_controller *c)
     }
     c->upkeep_is_changed = false;
     ls_sweeps_written(c);
+    c->alerts.told = c->alerts.next;
     c->touched_count = c->transition_count = c->order_count = 0;
     ls_arena_release(&c->arena);
     call_replies(c);

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "orchestration/engines/engine.h"
 #include "orchestration/job/job.h"
+#include "telemetry/record/alert.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,6 +107,9 @@ typedef enum ls_verb {
      * account and user; callers who are not administrators get their own.
      */
     LS_VERB_USAGE,
+    /* {"after"?} -> {"alerts": [{"id", "kind", "time", "job", "account", "text"}]}, the oldest
+     * first, those after number `after`; of jobs only those that the caller may see */
+    LS_VERB_ALERTS,
     /* -> counts by state, devices, version */
     LS_VERB_STATUS,
     /* {"config", "changed": [..], "restart": [..]}, what the daemon has done already -> the same;
@@ -171,6 +175,19 @@ typedef struct ls_account {
     bool is_deleted; /* its row is to be removed; it is not listed, and may be created anew */
 } ls_account;
 
+/* What a person is to be told. Texts of jobs come from their users; they have no control
+ * characters. */
+typedef struct ls_alert {
+    uint64_t id; /* from 1 */
+    ls_alert_kind kind;
+    double time_s;                              /* of the wall clock */
+    uint64_t job;                               /* 0: about an account, or the queue as a whole */
+    char account[LS_JOB_ACCOUNT_BYTES_MAX + 1]; /* "": none */
+    char text[LS_ALERT_TEXT_BYTES];
+} ls_alert;
+/* {"id", "kind", "time", "job", "account", "text"}, a new object. */
+json_t *ls_alert_json(const ls_alert *alert);
+
 typedef struct ls_turn {
     double time_s;
     ls_job *const *created; /* to be inserted with their requests; they are also among `changed` */
@@ -181,6 +198,8 @@ typedef struct ls_turn {
     uint32_t transition_count;
     const ls_account *const *accounts; /* rows to be written */
     uint32_t account_count;
+    const ls_alert *alerts; /* to be told once the turn is written; their text is in transitions */
+    uint32_t alert_count;
     const json_t *upkeep; /* to be written; NULL: unchanged */
     const json_t *sweeps; /* rows to be written, {"first", "count", "state"}; NULL: none */
     const ls_engine_order *orders;
@@ -221,8 +240,12 @@ typedef struct ls_controller_settings {
     double min_run_s;      /* a job is not preempted sooner after its start */
     /* minimum time after a start or resize before an elastic job may grow */
     double resize_pause_s;
-    double idle_s;             /* devices idle for this long are reported; 0: never */
-    uint32_t idle_permille;    /* devices less busy than this count as idle */
+    double idle_s;          /* devices idle for this long are reported; 0: never */
+    double idle_stop_s;     /* jobs with devices idle for this long are stopped; 0: never */
+    uint32_t idle_permille; /* devices less busy than this count as idle */
+    /* alerts: a job without a step for stall_s; devices busy for less than busy_below of
+     * busy_for_s; 0: never */
+    double stall_s, busy_for_s, busy_below;
     double start_timeout_s;    /* a job STARTING for longer counts as lost */
     double price_per_device_h; /* price of a device-hour in `usage`; 0: not known */
     const char *currency;
@@ -277,6 +300,9 @@ void ls_controller_call(ls_controller *controller, const ls_caller *caller, ls_v
 void ls_controller_forget(ls_controller *controller, void *context);
 
 void ls_controller_report(ls_controller *controller, const ls_engine_report *report);
+
+/* Tells of something that is no report of an engine: little space on a disk. */
+void ls_controller_alert(ls_controller *controller, ls_alert_kind kind, const char *text);
 
 /* reason: why changes are not possible ("the disk is full ..."); calls that change something,
  * other than LS_VERB_CANCEL, are then refused with 507, and nothing is started. NULL: changes are

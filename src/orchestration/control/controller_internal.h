@@ -15,6 +15,7 @@
  *   foresight.c       predictions about jobs, and how they turned out
  *   sweeps.c          sweeps: which of their jobs train on (asha.h), and which stop
  *   sweep_answers.c   who has won
+ *   alerts.c          what a person is told at once
  *   usage.c           device-hours: allocated, idle, waiting, lost
  *   money.c           caps of jobs and budgets of accounts: who is stopped, and who may continue
  */
@@ -43,8 +44,11 @@ typedef struct ls_entry {
     double idle_since_s;    /* since when its devices have been idle; 0: they are busy */
     bool idle_told;
     double busy_known_s; /* activity is booked up to here */
+    double step_at_s;    /* when its last step was seen; 0: none in this start */
     double say_again_s;  /* the policy is not asked for its start before this time */
     double start_by_s;   /* STARTING: counts as lost after this time */
+    /* how busy its devices were, for an alert: device-seconds since busy_from_s */
+    double busy_from_s, busy_at_s, busy_sum;
     /* why it waits, from an engine that decides; or why it is set aside */
     char *stage, *stage_text;
     double starts_s;
@@ -90,8 +94,15 @@ typedef struct ls_sweep {
     bool has_ended, is_changed;
 } ls_sweep;
 
+/* The newest ones, in a ring. */
+typedef struct ls_alerts {
+    ls_alert *items;     /* NULL: there was none yet */
+    uint64_t next, told; /* how many there were, and how many have left with a turn */
+} ls_alerts;
+
 struct ls_controller {
     ls_controller_settings settings;
+    ls_alerts alerts;
     ls_engine *engine;
     bool decides; /* the engine has a queue of its own (Slurm): there is no policy here */
     ls_controller_calls calls;
@@ -410,5 +421,24 @@ double ls_money_next_s(const ls_controller *c);
 bool ls_money_has_capped(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
 /* "stopped by its cap: 5.02 of 5.00 USD; raise it with ..."; in the arena of the turn. */
 const char *ls_money_hold_text(ls_controller *c, const ls_entry *entry, ls_job_hold hold);
+
+/* ---- alerts.c ---- */
+
+/* Tells once per start of the job, or again when it has ceased to hold. */
+void ls_alerts_of_job(ls_controller *c, ls_entry *entry, ls_alert_kind kind, const char *text);
+void ls_alerts_cease(ls_controller *c, ls_entry *entry, ls_alert_kind kind);
+/* account: "" for the queue as a whole. */
+void ls_alerts_of_queue(ls_controller *c, ls_alert_kind kind, const char *account, const char *text);
+/* The job has done a step; has had devices that were so busy since the last report. */
+void ls_alerts_stepped(ls_controller *c, ls_entry *entry);
+void ls_alerts_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
+/* What holds without a report; and when to look at the earliest, INFINITY: never. */
+void ls_alerts_watch(ls_controller *c);
+double ls_alerts_next_s(const ls_controller *c);
+/* Those that leave with this turn. */
+void ls_alerts_of_turn(ls_controller *c, ls_turn *turn);
+/* The newest about the job that is still in memory; NULL: none. */
+const char *ls_alerts_last(const ls_controller *c, uint64_t job);
+ls_answer ls_alerts_answer(ls_controller *c, const ls_caller *caller, const json_t *arguments);
 
 #endif

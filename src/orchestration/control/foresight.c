@@ -65,13 +65,20 @@ void ls_foresight_resized(const ls_controller *c, ls_job *job, uint32_t before, 
 void ls_foresight_progress(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
+    const bool is_new = report->step != job->step;
     job->step = report->step;
     job->steps = report->steps;
     if (!(report->left_s > 0.0)) {
+        if (is_new) {
+            ls_alerts_stepped(c, entry);
+        }
         return;
     }
     job->left_s = no_longer(report->left_s);
     job->left_at_s = c->time_s;
+    if (is_new) {
+        ls_alerts_stepped(c, entry);
+    }
     ls_job_foresight *seen = &job->foresight;
     if (seen->end_said_s <= 0.0) {
         seen->end_s = c->time_s + job->left_s;

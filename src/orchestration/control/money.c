@@ -246,6 +246,9 @@ static bool runs(const ls_job *job)
 /* A program that cannot continue later ends for good, unless it says otherwise (exit code 75). */
 static void stop(ls_controller *c, ls_entry *entry, ls_job_hold hold)
 {
+    if (hold == LS_HOLD_CAP) { /* of a budget its account is told */
+        ls_alerts_of_job(c, entry, LS_ALERT_CAP, ls_money_hold_text(c, entry, hold));
+    }
     if (entry->job->spec.restartable || !runs(entry->job)) {
         ls_transitions_hold(c, entry, hold, ls_money_hold_text(c, entry, hold));
     } else {
@@ -258,7 +261,7 @@ static void stop(ls_controller *c, ls_entry *entry, ls_job_hold hold)
 static void watch(ls_controller *c, ls_entry *entry, bool any_over)
 {
     const ls_job *job = entry->job;
-    const bool is_held = job->state == LS_JOB_HELD && job->hold != LS_HOLD_USER;
+    const bool is_held = job->state == LS_JOB_HELD && ls_job_hold_is_money(job->hold);
     const ls_account_entry *account = any_over ? account_of(c, job) : NULL;
     const bool is_capped = is_above_cap(c, entry, is_held), is_over = account && account->is_over;
     if ((runs(job) || job->state == LS_JOB_QUEUED) && (is_capped || is_over)) {
@@ -284,11 +287,12 @@ static void watch_budget(ls_controller *c, ls_account_entry *entry)
         turn_month(account, &now, c->time_s + c->ahead_s);
         account->month_told = level;
         entry->is_changed = true;
-        ls_controller_announce(c, ls_arena_printf(&c->arena,
-                                                  "account %s has used %.2f of its budget of %.2f USD for "
-                                                  "this month%s",
-                                                  account->name, spent, account->budget_usd,
-                                                  level == 100 ? ": its jobs are stopped and held" : ""));
+        ls_alerts_of_queue(c, LS_ALERT_BUDGET, account->name,
+                           ls_arena_printf(&c->arena,
+                                           "account %s has used %.2f of its budget of %.2f USD for "
+                                           "this month%s",
+                                           account->name, spent, account->budget_usd,
+                                           level == 100 ? ": its jobs are stopped and held" : ""));
     }
 }
 
@@ -359,7 +363,7 @@ bool ls_money_has_capped(ls_controller *c, ls_entry *entry, const ls_engine_repo
 {
     ls_job *job = entry->job;
     const bool has_stopped = report->exit_code == 75 || report->cause == LS_CAUSE_LIMIT;
-    const bool is_told = job->state == LS_JOB_PREEMPTING && job->held && job->hold != LS_HOLD_USER;
+    const bool is_told = job->state == LS_JOB_PREEMPTING && job->held && ls_job_hold_is_money(job->hold);
     if (job->cancelled || !has_stopped || (report->exit_code != 75 && !job->spec.restartable)) {
         return false;
     }

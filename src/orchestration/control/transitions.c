@@ -89,7 +89,7 @@ static void wait_again(ls_controller *c, ls_entry *entry, ls_job_cause cause, bo
     add_run(c, job);
     job->handed_over = false;
     job->queued_s = c->time_s;
-    if (job->held && job->hold != LS_HOLD_USER) { /* with what it has cost in the end */
+    if (job->held && ls_job_hold_is_money(job->hold)) { /* with what it has cost in the end */
         text = ls_money_hold_text(c, entry, job->hold);
         cause = LS_CAUSE_BUDGET;
     }
@@ -127,7 +127,9 @@ void ls_transitions_stop(ls_controller *c, ls_entry *entry, ls_job_state state, 
 void ls_transitions_hold(ls_controller *c, ls_entry *entry, ls_job_hold hold, const char *text)
 {
     ls_job *job = entry->job;
-    const ls_job_cause cause = hold == LS_HOLD_USER ? LS_CAUSE_USER : LS_CAUSE_BUDGET;
+    const ls_job_cause cause = hold == LS_HOLD_USER   ? LS_CAUSE_USER
+                               : hold == LS_HOLD_IDLE ? LS_CAUSE_IDLE
+                                                      : LS_CAUSE_BUDGET;
     job->held = true;
     job->hold = hold;
     if (job->state == LS_JOB_QUEUED) {
@@ -148,7 +150,7 @@ void ls_transitions_hold(ls_controller *c, ls_entry *entry, ls_job_hold hold, co
 void ls_transitions_release(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
-    const ls_job_cause cause = job->hold == LS_HOLD_USER ? LS_CAUSE_USER : LS_CAUSE_NONE;
+    const ls_job_cause cause = ls_job_hold_is_money(job->hold) ? LS_CAUSE_NONE : LS_CAUSE_USER;
     job->held = false;
     job->hold = LS_HOLD_USER;
     if (job->state != LS_JOB_HELD || job->paused) {
@@ -188,6 +190,8 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     job->epoch++;
     job->started_s = c->time_s; /* it owns its devices from now on */
     job->price_usd = c->settings.price_per_device_h;
+    job->alerts = 0; /* of an earlier start */
+    entry->step_at_s = 0.0;
     job->saved_s = 0.0;
     ls_foresight_began(c, entry);
     entry->busy_known_s = c->time_s;
@@ -345,6 +349,7 @@ void ls_transitions_timers(ls_controller *c)
         }
     }
     ls_money_watch(c);
+    ls_alerts_watch(c);
 }
 
 /* ---- reports ---- */
@@ -607,6 +612,7 @@ static void was_lost(ls_controller *c, ls_entry *entry, const ls_engine_report *
 {
     if (entry->job->state != LS_JOB_RECOVERING) {
         ls_controller_move(c, entry, LS_JOB_RECOVERING, LS_CAUSE_LOST, report->text);
+        ls_alerts_of_job(c, entry, LS_ALERT_RANKS, report->text ? report->text : "its processes were lost");
     }
     ls_controller_order(c, LS_DO_KILL, entry);
 }
@@ -734,7 +740,11 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
         ls_foresight_progress(c, entry, report);
         break;
     case LS_ENGINE_ACTIVITY:
+        ls_alerts_activity(c, entry, report->busy_permille);
         ls_usage_activity(c, entry, report->busy_permille);
+        break;
+    case LS_ENGINE_ALERT:
+        ls_alerts_of_job(c, entry, report->alert, report->text ? report->text : "");
         break;
     case LS_ENGINE_WAITS:
         waits(c, entry, report);

@@ -14,6 +14,8 @@
  */
 #include "orchestration/control/controller_internal.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +126,35 @@ void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
 
 /* ---- activity ---- */
 
+static void tell_idle(ls_controller *c, ls_entry *entry)
+{
+    const uint32_t devices = devices_of(c, entry->job);
+    const char *text = ls_arena_printf(&c->arena, "its %u devices have been idle for %.0f s", devices,
+                                       c->time_s - entry->idle_since_s);
+    const double left_s = c->settings.idle_stop_s - (c->time_s - entry->idle_since_s);
+    ls_controller_move(c, entry, entry->job->state, LS_CAUSE_NONE, text);
+    ls_alerts_of_job(c, entry, LS_ALERT_IDLE,
+                     c->settings.idle_stop_s > 0.0
+                         ? ls_arena_printf(&c->arena,
+                                           "%s: unless they do something, it is stopped in %s (idle.stop)",
+                                           text, ls_duration_of(fmax(0.0, left_s)).text)
+                         : text);
+}
+
+/* It gives its devices back: a job that can continue is held, another one ends. */
+static void stop_idle(ls_controller *c, ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    const char *text =
+        ls_arena_printf(&c->arena, "stopped because its devices did nothing for %s (idle.stop)",
+                        ls_duration_of(c->time_s - entry->idle_since_s).text);
+    if (job->spec.restartable) {
+        ls_transitions_hold(c, entry, LS_HOLD_IDLE, text);
+    } else {
+        ls_transitions_stop(c, entry, LS_JOB_STOPPING, LS_CAUSE_IDLE, text);
+    }
+}
+
 void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille)
 {
     ls_job *job = entry->job;
@@ -135,6 +166,7 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
         const bool was_told = entry->idle_told;
         entry->idle_since_s = 0.0;
         entry->idle_told = false;
+        ls_alerts_cease(c, entry, LS_ALERT_IDLE);
         if (was_told && may_tell) {
             ls_controller_move(c, entry, job->state, LS_CAUSE_NONE, "its devices are busy again");
         }
@@ -147,9 +179,11 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
     if (c->settings.idle_s > 0.0 && !entry->idle_told && may_tell &&
         c->time_s - entry->idle_since_s >= c->settings.idle_s) {
         entry->idle_told = true;
-        ls_controller_move(c, entry, job->state, LS_CAUSE_NONE,
-                           ls_arena_printf(&c->arena, "its %u devices have been idle for %.0f s",
-                                           devices_of(c, job), c->time_s - entry->idle_since_s));
+        tell_idle(c, entry);
+    }
+    if (c->settings.idle_stop_s > 0.0 && entry->idle_told && may_tell &&
+        c->time_s - entry->idle_since_s >= c->settings.idle_stop_s) {
+        stop_idle(c, entry);
     }
 }
 

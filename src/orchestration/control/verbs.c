@@ -153,7 +153,7 @@ static ls_answer verb_release(ls_controller *c, const ls_caller *caller, ls_entr
         return ls_answer_fail(409, "job %" PRIu64 " is not held but %s: there is nothing to release", job->id,
                               ls_job_state_name(job->state));
     }
-    if (job->hold != LS_HOLD_USER) {
+    if (ls_job_hold_is_money(job->hold)) {
         return ls_answer_fail(409, "job %" PRIu64 " was %s", job->id,
                               ls_money_hold_text(c, entry, job->hold));
     }
@@ -422,6 +422,7 @@ static const struct {
     [LS_VERB_ACCOUNTS] = {"accounts", .queue = ls_answers_accounts},
     [LS_VERB_ACCOUNT] = {"account", .queue = ls_accounts_change},
     [LS_VERB_USAGE] = {"usage", .queue = ls_answers_usage},
+    [LS_VERB_ALERTS] = {"alerts", .queue = ls_alerts_answer},
     [LS_VERB_STATUS] = {"status", .queue = ls_answers_status},
     [LS_VERB_RELOAD] = {"reload", .queue = verb_reload},
     [LS_VERB_DOWN] = {"down", .queue = verb_down},

@@ -118,7 +118,7 @@ static void append_sentence(const ls_controller *c, const ls_job *job, const ls_
         break;
     case LS_WHY_HOLD:
         ls_text_printf(text, "%s%s", job->text ? job->text : "it is held",
-                       job->held && job->hold == LS_HOLD_USER ? ", until 'lockstep release'" : "");
+                       job->held && !ls_job_hold_is_money(job->hold) ? ", until 'lockstep release'" : "");
         break;
     case LS_WHY_DEPENDENCY:
         append_dependency(c, job, text);
@@ -212,6 +212,8 @@ void ls_answers_append_reason(const ls_controller *c, const ls_entry *entry, ls_
             append_sentence(c, job, &why, text);
         }
         append_last(job, text);
+    } else if (!ls_job_state_is_final(job->state) && job->alerts && ls_alerts_last(c, job->id)) {
+        ls_text_printf(text, "alert: %s", ls_alerts_last(c, job->id));
     } else if (job->text) {
         ls_text_append(text, job->text);
     } else if (entry->idle_told) {
@@ -355,7 +357,7 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
                   "by_level", levels_json(&why), "rank", (int)why.rank, "pending", (int)why.pending,
                   "factors", factors, "blockers", blockers_json(c, caller, &why), "eta_s", eta,
                   "eta_is_reserved", (int)why.eta_is_reserved, "eta_is_latest", (int)is_latest,
-                  "counterfactuals", changes_json(&why, now_ms, job->hold == LS_HOLD_USER), "text",
+                  "counterfactuals", changes_json(&why, now_ms, !ls_job_hold_is_money(job->hold)), "text",
                   ls_text_string(&text), "from", "policy");
     ls_text_release(&text);
     return (ls_answer){200, answer, 0};

@@ -30,7 +30,9 @@ typedef struct ls_daemon_settings {
     bool preempt;
     uint64_t reservations;
     double half_life_s, min_run_s, resize_pause_s, start_timeout_s;
-    double idle_s, idle_fraction, look_s;
+    double idle_s, idle_stop_s, idle_fraction, look_s;
+    double stall_s, busy_below, busy_for_s; /* alerts */
+    uint64_t disk_bytes;
     double price;
     const char *currency;
     int strict_accounts; /* index into auto, false, own, true */

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "env/env.h"
 #include "orchestration/job/job.h"
+#include "telemetry/record/alert.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,6 +47,8 @@ typedef enum ls_engine_report_kind {
     LS_ENGINE_PROGRESS,
     /* how busy its devices were since the last such report: busy_permille */
     LS_ENGINE_ACTIVITY,
+    /* it tells of something itself: alert, text */
+    LS_ENGINE_ALERT,
     /* from an engine that decides: why it waits, in stage and text; starts_s when it is known */
     LS_ENGINE_WAITS,
     /* about a node, named by text: whether it is up */
@@ -62,6 +65,7 @@ typedef struct ls_engine_report {
     ls_job_cause cause;
     uint32_t ranks;
     uint32_t busy_permille;
+    ls_alert_kind alert;
     uint64_t step, steps;
     double left_s; /* 0: not known */
     bool is_up;

@@ -30,6 +30,7 @@ static const char *const cause_names[LS_CAUSES] = {
     [LS_CAUSE_SWEEP] = "sweep",
     [LS_CAUSE_DISK] = "disk",
     [LS_CAUSE_BUDGET] = "budget",
+    [LS_CAUSE_IDLE] = "idle",
 };
 
 static const char *const priority_names[] = {"low", "normal", "high"};

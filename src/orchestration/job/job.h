@@ -75,6 +75,7 @@ typedef enum ls_job_cause {
     LS_CAUSE_SWEEP,      /* its sweep paused, promoted or stopped it */
     LS_CAUSE_DISK,       /* it could not be saved, and was never reported as accepted */
     LS_CAUSE_BUDGET,     /* its cap, or the budget of its account, was reached */
+    LS_CAUSE_IDLE,       /* its devices did nothing for too long */
     LS_CAUSES
 } ls_job_cause;
 
@@ -85,10 +86,17 @@ ls_job_cause ls_job_cause_named(const char *name); /* LS_CAUSE_NONE for others *
 /* Who holds a job, and so what lets it continue. */
 typedef enum ls_job_hold {
     LS_HOLD_USER,   /* a user, until it is released */
+    LS_HOLD_IDLE,   /* its devices did nothing; until it is released */
     LS_HOLD_CAP,    /* job.max_cost, until it is raised */
     LS_HOLD_BUDGET, /* the budget of its account, until it is raised or the next month begins */
     LS_HOLDS
 } ls_job_hold;
+
+/* Whether money is the reason: nobody releases the job, but a cap or budget is raised. */
+static inline bool ls_job_hold_is_money(ls_job_hold hold)
+{
+    return hold == LS_HOLD_CAP || hold == LS_HOLD_BUDGET;
+}
 
 /* "low", "normal", "high". */
 const char *ls_priority_name(ls_priority priority);
@@ -233,6 +241,7 @@ typedef struct ls_job {
     /* from malloc (ls_job_set_shares); while it shrinks, all it has until that is done */
     ls_job_share *shares;
     uint32_t share_count;
+    uint32_t alerts;   /* kinds (telemetry/record/alert.h) that were told and still hold, as bits */
     int exit_code;     /* exit code of the last end; -1: none yet */
     uint32_t restarts; /* restarts after losses */
     uint32_t preemptions;

@@ -63,6 +63,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"steps", job->steps},
         {"hold", job->hold},
         {"stop_step", job->stop_step},
+        {"alerts", job->alerts},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].value > 0.0) {
@@ -243,6 +244,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->held = read_bool(&r, "held");
     job->hold = (ls_job_hold)read_u64(&r, "hold", LS_HOLDS - 1);
     job->paused = read_bool(&r, "paused");
+    job->alerts = (uint32_t)read_u64(&r, "alerts", UINT32_MAX);
     job->cancelled = read_bool(&r, "cancelled");
     job->handed_over = read_bool(&r, "handed_over");
     job->priority = read_priority(&r);

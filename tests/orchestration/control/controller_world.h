@@ -293,6 +293,7 @@ static inline void restart(void)
         assert_int_equal(ls_job_create(before->id, json_deep_copy(before->request), &copy), LS_OK);
         ls_job_set_user(copy, before->uid, before->gid, before->user);
         ls_job_set_account(copy, before->account);
+        ls_job_set_run_dir(copy, before->run_dir);
         assert_int_equal(ls_job_record_read(copy, record), LS_OK);
         json_decref(record);
         ls_controller_restore(after, copy);

@@ -3,9 +3,17 @@
 #include "orchestration/engines/local/local_internal.h"
 
 #include "base/assert.h"
+#include "orchestration/engines/job_files.h"
 #include "orchestration/policy/topology.h"
+#include "telemetry/record/metrics_reader.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ALERTS_BYTES_MAX = 16 * 1024, ALERTS_MAX = 32 };
 
 _Static_assert((int)LS_NVML_DEVICES_MAX == (int)LS_NODE_DEVICES_MAX, "NVML reports every device of a share");
 
@@ -95,6 +103,44 @@ static void tell_devices(track *t, const uint32_t permille[LS_NVML_DEVICES_MAX])
     }
     if (count > 0) {
         ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = sum / count});
+    }
+}
+
+/* The file is in the hands of the job's user, so it may hold anything: a few short lines count. A
+ * start begins with a file of its own: what was written before it does not count. */
+void ls_track_look_for_alerts(track *t)
+{
+    char path[LS_LOCAL_PATH_BYTES + 16], text[ALERTS_BYTES_MAX];
+    struct stat info;
+    int fd = -1;
+    snprintf(path, sizeof path, "%s/" LS_LOCAL_ALERTS, t->folder.text);
+    const ssize_t bytes = ls_job_file_read(path, O_RDONLY, text, sizeof text, &fd);
+    if (bytes < 0) {
+        return;
+    }
+    const bool is_there = fstat(fd, &info) == 0;
+    close(fd);
+    const int64_t written_ns =
+        is_there ? info.st_mtim.tv_sec * INT64_C(1000000000) + info.st_mtim.tv_nsec : 0;
+    if (!is_there || written_ns == t->alerts_ns || 1e-9 * (double)written_ns < t->started_s) {
+        return;
+    }
+    t->alerts_ns = written_ns;
+    ls_line_reader reader = {.text = text, .bytes = (size_t)bytes};
+    json_t *object = NULL;
+    uint32_t index = 0;
+    for (ls_line_kind kind; (kind = ls_object_reader_next(&reader, &object)) != LS_LINE_END;) {
+        const char *what = kind == LS_LINE_GOOD ? json_string_value(json_object_get(object, "text")) : NULL;
+        if (what && what[0] && index < ALERTS_MAX && index++ >= t->alerts) {
+            t->alerts = index;
+            ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ALERT,
+                                                  .alert = ls_alert_named(
+                                                      json_string_value(json_object_get(object, "kind"))),
+                                                  .text = what});
+        }
+        if (kind == LS_LINE_GOOD) {
+            json_decref(object);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When to look at a job's folder: the runner's files, running-E and exit-E, appear by rename, and
- * inotify reports that.
+ * When to look at a job's folder: the runner's files, running-E and exit-E, and alerts.jsonl appear
+ * by rename, and inotify reports that.
  *
  * The number of watches is limited, some file systems have none, and a full queue of events loses
  * what follows. So a job without a watch is polled, and after a loss all jobs are looked at once,
@@ -103,8 +103,9 @@ static void look_at_all(local_engine *e)
 
 static void hear(local_engine *e, const struct inotify_event *event)
 {
-    const bool is_word =
-        event->len > 0 && (strncmp(event->name, "running-", 8) == 0 || strncmp(event->name, "exit-", 5) == 0);
+    const bool is_word = event->len > 0 &&
+                         (strncmp(event->name, "running-", 8) == 0 || strncmp(event->name, "exit-", 5) == 0 ||
+                          strcmp(event->name, LS_LOCAL_ALERTS) == 0);
     /* the folder or its watch was removed */
     const bool is_over = (event->mask & IN_IGNORED) != 0;
     for (track *t = e->tracks; t && (is_word || is_over); t = t->next) {

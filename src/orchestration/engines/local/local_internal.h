@@ -134,6 +134,10 @@ void ls_local_groups_close(const local_engine *e);
 /* A report that waits: for the event loop, or until nothing is left of the job. */
 typedef struct later later;
 
+/* A job tells of alerts in this file of its folder, an object {"kind", "text"} a line, and replaces
+ * it by rename when there are more. */
+#define LS_LOCAL_ALERTS "alerts.jsonl"
+
 /* One epoch of a job. Each purpose has a timer of its own, 0 when it is not set. All timers end
  * with the track, and so do its questions and its interest in its processes. */
 typedef struct track {
@@ -158,6 +162,8 @@ typedef struct track {
     bool told_trouble; /* that its files cannot be read */
     later *end;        /* how it ended; NULL: not known, or reported */
     uint32_t hunts;    /* rounds of killing what is left of it */
+    uint32_t alerts;   /* how many of its alerts were reported */
+    int64_t alerts_ns; /* when its file of alerts was last written */
     int runner_code;   /* exit code of its runner */
     ls_env_id look_timer, hunt_timer, resize_timer, give_back_timer, deadline_timer;
     /* until the next look at its steps, while the time of a step is not known */
@@ -215,6 +221,8 @@ void ls_track_destroy(track *t);
 /* The track with this runner or resizer; NULL: there is none any more. */
 track *ls_track_by_process(const local_engine *e, ls_env_id process);
 
+/* Reports what the job tells of itself (activity.c). */
+void ls_track_look_for_alerts(track *t);
 /* Finds out what has become of the epoch, and reports it. */
 void ls_track_look(track *t);
 /* The same, soon. */

@@ -401,6 +401,7 @@ void ls_track_look(track *t)
         break;
     case LS_TICKET_RUNS:
         tell_started(t, &state);
+        ls_track_look_for_alerts(t);
         watch_runner(t, &state);
         break;
     case LS_TICKET_GONE:
@@ -408,6 +409,7 @@ void ls_track_look(track *t)
         break;
     case LS_TICKET_ENDED:
         tell_started(t, &state);
+        ls_track_look_for_alerts(t);
         ls_track_report_end(t, end_of(&state));
         break;
     }
