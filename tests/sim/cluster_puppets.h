@@ -44,6 +44,7 @@ typedef struct world {
     sim_run *run;
     ls_sim_host hosts[HOSTS];
     uint32_t host_count, ranks, zero, local[HOSTS], first[HOSTS];
+    uint32_t crew, stage_ranks; /* ranks that compute together; those that must share a host */
     bool shadow, cut[HOSTS];
     ls_env *trainer;
     ls_agent
@@ -412,6 +413,10 @@ static void puppet_ready(void *context)
     ls_rank_slot *slot = ls_segment_slot(&p->m->segment, p->local);
     ls_control_read_team(p->m->segment.control, &p->team);
     p->step = p->team.step;
+    /* The team still means the rank that was lost here, as in rank.c. */
+    if (p->w->crew > 1 && atomic_load(&p->m->segment.control->fence) > p->team.epoch) {
+        p->team.local_parts = 0;
+    }
     slot->preflight = (ls_preflight){.version = LS_PREFLIGHT_VERSION, .part_count = LS_PREFLIGHT_PART_COUNT};
     ls_control_phase(p->m->segment.control, p->local, LS_RANK_READY);
     puppet_tick(p);

@@ -182,7 +182,12 @@ static void open_cluster(world *w, const ls_log_state *left)
         .lost = far_lost,
         .abort = on_abort,
         .lease_ns = SIM_S,
-        .settings = {.parts_max = CELLS, .min_ranks = 1, .zero = w->zero, .shadow = w->shadow},
+        .settings = {.parts_max = CELLS / w->crew * w->crew,
+                     .crew = w->crew,
+                     .stage_ranks = w->stage_ranks,
+                     .min_ranks = 1,
+                     .zero = w->zero,
+                     .shadow = w->shadow},
         .event = on_event,
         .wait_ns = w->comebacks == NEVER ? 20 * SIM_S : 0,
         .log_folder = w->comebacks == NEVER ? "." : NULL,
@@ -297,6 +302,23 @@ static void agent_program(ls_env *env, const char *const *argv, void *context)
 
 /* ---- the world ---- */
 
+/* In every second seed ranks divide the model: whole crews in all, and hosts with whole stages. */
+static void make_crews(world *w)
+{
+    w->crew = sim_draw(w->run, "divides", 0, 1) == 0 ? 1 : (uint32_t)sim_draw(w->run, "crew", 2, 3);
+    const bool shares = sim_draw(w->run, "shares", 0, 1) == 1;
+    for (uint32_t h = 0; h < w->host_count && w->ranks % w->crew != 0; h++) {
+        w->ranks += LOCAL_MAX - w->local[h];
+        w->local[h] = LOCAL_MAX;
+    }
+    w->crew = w->ranks % w->crew == 0 ? w->crew : 1;
+    bool are_pairs = w->crew == 2 && shares;
+    for (uint32_t h = 0; h < w->host_count; h++) {
+        are_pairs = are_pairs && w->local[h] == 2;
+    }
+    w->stage_ranks = are_pairs ? 2 : 1;
+}
+
 static void make_hosts(world *w)
 {
     sim_run *run = w->run;
@@ -309,15 +331,19 @@ static void make_hosts(world *w)
         char name[16];
         snprintf(name, sizeof name, "local%u", h);
         w->local[h] = (uint32_t)sim_draw(run, name, 1, LOCAL_MAX);
-        w->first[h] = w->ranks;
         w->ranks += w->local[h];
         snprintf(name, sizeof name, "host%u", h);
         w->hosts[h] = ls_sim_host_add(run->sim, name);
+    }
+    make_crews(w);
+    for (uint32_t h = 1; h < w->host_count; h++) {
+        w->first[h] = w->first[h - 1] + w->local[h - 1];
     }
     memset(w->computed_on, 0xff, sizeof w->computed_on);
     const ls_segment_plan plan = {.float_count = 16,
                                   .exchange_bytes = 1 << 16,
                                   .leaves = CELLS,
+                                  .crew = w->crew,
                                   .ranks = w->ranks,
                                   .local_ranks = w->local[0],
                                   .epoch = 1,
@@ -472,12 +498,13 @@ static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
 }
 
 /* What may end a run: a host was lost together with its shadow, or the last rank beside the
- * trainer. */
+ * trainer; or a host without which no crew is complete. */
 static void check_reason(const world *w)
 {
     const bool alone = strstr(w->why, "no rank is left on the trainer's host") != NULL;
     const bool nowhere = strstr(w->why, "shadow") != NULL && w->zero > 0;
-    if (!alone && !nowhere) {
+    const bool apart = w->crew > 1 && (strstr(w->why, "divide the model") != NULL);
+    if (!alone && !nowhere && !apart) {
         sim_fail(w->run, "the run ended: %s", w->why);
     }
 }

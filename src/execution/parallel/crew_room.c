@@ -164,7 +164,8 @@ static ls_wait wait_of(ls_crew_room *room, double timeout_s)
 
 static uint32_t comm_id(const ls_crew_room *room)
 {
-    return LS_CREW_COMM + room->options.crew + ((uint32_t)(room->options.epoch & 0x3fff) << 10);
+    const uint32_t crew = room->options.rank / room->size; /* of the mesh: the same on all hosts */
+    return LS_CREW_COMM + crew + ((uint32_t)(room->options.epoch & 0x3fff) << 10);
 }
 
 /* The condition of a wait: a word of member `of` has reached `value`; or, without a word, all
