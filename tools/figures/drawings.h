@@ -11,6 +11,8 @@
 #ifndef LS_FIGURES_DRAWINGS_H
 #define LS_FIGURES_DRAWINGS_H
 
+#include "base/arena.h"
+#include "base/json.h"
 #include "base/svg.h"
 #include "base/text.h"
 
@@ -120,6 +122,17 @@ LS_MUST_CHECK ls_status ls_drawing_split(uint32_t gpus, ls_text *text);
  * Errors: LS_ERR_INVALID when a number is outside 2..its maximum; nothing is appended then.
  */
 LS_MUST_CHECK ls_status ls_drawing_pipeline(uint32_t stages, uint32_t micro_batches, ls_text *text);
+
+/* ---- a run's own trace (stages.c) ---- */
+
+/*
+ * The leaf of a run with stages that took the shortest time, from the trace that `lockstep trace`
+ * writes, below what the lists of its stages give if each pass takes as long as such a pass usually did.
+ * Schedule 1F1B, one crew without groups. arena: for tables.
+ *
+ * Errors: LS_ERR_INVALID when the trace has no such leaf; nothing is appended then.
+ */
+LS_MUST_CHECK ls_status ls_drawing_stages(ls_arena *arena, const json_t *trace, ls_text *text);
 
 /* ---- a run's own events (takeover.c) ---- */
 

@@ -234,7 +234,7 @@ static ls_status draw_bubble(const draw_settings *settings, ls_arena *arena, ls_
     return ls_drawing_pipeline(gpus_of(settings), (uint32_t)settings->micro_batches, text);
 }
 
-enum { EVENTS_BYTES_MAX = 1 << 30 };
+enum { TRACE_BYTES_MAX = 256 << 20, EVENTS_BYTES_MAX = 1 << 30 };
 
 /* The argument is a run directory, or an events.jsonl. */
 static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, ls_text *text)
@@ -254,6 +254,19 @@ static ls_status draw_takeover(const draw_settings *settings, ls_arena *arena, l
                               settings->run);
     }
     return ls_drawing_takeover(events, bytes, text);
+}
+
+static ls_status draw_stages(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    json_t *trace = NULL;
+    if (!settings->run) {
+        return ls_fail(LS_ERR_INVALID, "stages needs a trace: lockstep trace RUN -o FILE, then "
+                                       "lockstep-figures stages FILE");
+    }
+    LS_TRY(ls_json_load(settings->run, TRACE_BYTES_MAX, &trace));
+    const ls_status status = ls_drawing_stages(arena, trace, text);
+    json_decref(trace);
+    return status;
 }
 
 /* The argument is a file of events, as a daemon's /v1/events sends them. */
@@ -400,6 +413,7 @@ static const struct {
     {"takeover", "the first rank that run FILE lost, and how the run recovered", draw_takeover, true},
     {"split", "a model split over GPUs: data, sharded, tensor, pipeline (--ranks 4)", draw_split, false},
     {"bubble", "how a pipeline fills and drains (--ranks 4 --micro-batches 8)", draw_bubble, false},
+    {"stages", "a leaf of a run with stages, planned and measured, from a trace FILE", draw_stages, true},
     {"record", "what a model sees of a record, and right answers before and after", draw_record, false},
     {"queue", "which job had which devices, and how many waited, from events FILE", draw_queue, true},
 };

@@ -315,7 +315,8 @@ ls_status ls_crew_room_meet(ls_crew_room *room)
 {
     ls_word_post(&room->members[room->self].met, ++room->met);
     for (uint32_t of = room->first; of < room->past; of++) {
-        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf", false}));
+        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf",
+                                 room->crew.stages > 1}));
     }
     return LS_OK;
 }

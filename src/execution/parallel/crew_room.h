@@ -106,7 +106,8 @@ const ls_crew *ls_crew_room_crew(const ls_crew_room *room);
  * member its own. */
 typedef struct ls_crew_room_stats {
     uint64_t wait_ns; /* of waiting for others */
-    /* of it, for values of other stages and for room to send one */
+    /* of it, in a crew with stages: for values of others, for room to send one, and for the end of
+     * a leaf */
     uint64_t stage_wait_ns;
     uint64_t group_bytes[LS_CREW_GROUPS]; /* given to the others of a group */
     uint64_t sent_bytes;                  /* to other stages */

@@ -2,6 +2,7 @@
 /* How the ranks of a session divide the model, and what each of them works with. */
 #include "execution/parallel/data_parallel.h"
 #include "execution/parallel/slices.h"
+#include "execution/train/memory.h"
 #include "execution/train/session_internal.h"
 #include "model/plan_stage.h"
 
@@ -58,7 +59,7 @@ ls_status ls_session_build_member_plan(const ls_session *session, ls_arena *aren
 
 /* The plans of a rank, one per chunk of its stage. member: its number in its crew; *list_out is
  * untouched with a single stage. */
-static ls_status build_plans_of(ls_session *session, ls_arena *arena, uint32_t member,
+static ls_status build_plans_of(const ls_session *session, ls_arena *arena, uint32_t member,
                                 const ls_pipeline_work **list_out, ls_plan **plans_out)
 {
     const ls_mesh mesh = ls_session_mesh(session);
@@ -229,6 +230,57 @@ json_t *ls_session_mesh_to_json(const ls_session *session)
                      schedules[session->run.parallel.schedule]);
 }
 
+/* "layers 0 to 2, half 1 of 2 of each". */
+static void describe_member(const ls_session *session, const ls_plan *plans, uint32_t member, ls_text *text)
+{
+    const ls_mesh mesh = ls_session_mesh(session);
+    const ls_mesh_place place = ls_mesh_place_of(mesh, member);
+    char name[LS_MESH_NAME_BYTES], bytes[32];
+    ls_text_printf(text, "  %-30s ", ls_mesh_name(mesh, member, NULL, name));
+    for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
+        const ls_plan_options *o = &plans[chunk].options;
+        const uint32_t count = o->layer_count > 0 ? o->layer_count : (uint32_t)session->config.layers;
+        ls_text_printf(text, "%s%u",
+                       chunk > 0                                   ? " and "
+                       : count > 1 || session->pipeline.chunks > 1 ? "layers "
+                                                                   : "layer ",
+                       o->first_layer);
+        if (count > 1) {
+            ls_text_printf(text, " to %u", o->first_layer + count - 1);
+        }
+    }
+    if (mesh.tensor > 1) {
+        ls_text_printf(text, ", part %u of %u of each", place.tensor + 1, mesh.tensor);
+    }
+    if (mesh.context > 1) {
+        ls_text_printf(text, ", part %u of %u of the tokens", place.context + 1, mesh.context);
+    }
+    ls_text_printf(text, "; %s of activations and tables\n",
+                   ls_memory_text(session->work_bytes[member], bytes));
+}
+
+enum { DESCRIBED_MAX = 16 };
+
+/* What the members of a crew compute; all crews are alike. */
+static void describe_members(const ls_session *session, ls_text *text)
+{
+    const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
+    for (uint32_t member = 0; member < crew && member < DESCRIBED_MAX; member++) {
+        ls_arena scratch = {0};
+        const ls_pipeline_work *list = NULL;
+        ls_plan *plans = NULL;
+        if (build_plans_of(session, &scratch, member, &list, &plans) == LS_OK) {
+            describe_member(session, plans, member, text);
+        } else {
+            ls_error_clear(); /* they were built when the session was opened */
+        }
+        ls_arena_release(&scratch);
+    }
+    if (crew > DESCRIBED_MAX) {
+        ls_text_printf(text, "  and %u more\n", crew - DESCRIBED_MAX);
+    }
+}
+
 void ls_session_describe_mesh(const ls_session *session, ls_text *text)
 {
     const ls_mesh mesh = ls_session_mesh(session);
@@ -246,4 +298,5 @@ void ls_session_describe_mesh(const ls_session *session, ls_text *text)
                        session->pipeline.micro_batches == 1 ? "" : "es");
     }
     ls_text_append(text, "\n");
+    describe_members(session, text);
 }

@@ -26,6 +26,7 @@ same report.svg report --ranks 4
 same split.svg split
 same bubble.svg bubble
 same takeover.svg takeover "$guide/takeover.jsonl"
+same stages.svg stages "$guide/stages.json"
 same queue.svg queue "$guide/queue.jsonl"
 
 # -o writes the same bytes.
@@ -49,6 +50,9 @@ echo '{"time":1,"event":"ended"}' > "$out/quiet.jsonl"
 refused "needs a run directory" takeover
 refused "neither a run directory nor" takeover nowhere
 refused "no rank was lost" takeover "$out/quiet.jsonl"
+refused "needs a trace" stages
+echo '{"traceEvents": []}' > "$out/empty.json"
+refused "the trace has no leaf of a run with 2 to 6 stages" stages "$out/empty.json"
 refused "needs a file of events" queue
 refused "not a file of events" queue nowhere
 refused "no job started" queue "$out/quiet.jsonl"
