@@ -208,10 +208,12 @@ class Chart {
     this.isSeen = false;
     this.isLog = asked.getAll('logy').includes(this.key);
     view.charts.push(this);
-    this.build();
   }
 
-  build() {
+  /* When it is seen first: of a hundred charts, most never are. */
+  show() {
+    this.isSeen = true;
+    if (this.canvas) return;
     this.canvas = make('canvas', {tabindex: 0, role: 'img', 'aria-label': this.title, 'aria-roledescription': 'chart'});
     this.over = make('canvas', {class: 'over', 'aria-hidden': 'true'});
     this.said = make('output', {class: 'said', 'aria-live': 'polite'});
@@ -307,7 +309,7 @@ class Chart {
     this.series = series;
     this.figure.classList.toggle('empty', !series.some(s => s.x.length));
     this.draw();
-    if (this.table.open) this.fillTable();
+    if (this.table?.open) this.fillTable();
   }
 
   /* The lowest and highest value of what is shown. */
@@ -533,7 +535,8 @@ function smoothed(s, width) {
 const column = list => Float64Array.from(list || [], v => (v === null ? NaN : v));
 /* odd: [[column, 'nan']]: columns with values that are not finite. */
 const seriesOf = (columns, name, color) => ({name, color, x: column(columns?.step), mean: column(columns?.mean),
-  low: column(columns?.low), high: column(columns?.high), odd: (columns?.odd || []).map(([i]) => i)});
+  low: column(columns?.low), high: column(columns?.high), odd: (columns?.odd || []).map(([i]) => i),
+  whole: columns?.step?.at(-1) ?? 0}); /* whole: no step up to this one is missing */
 
 /* ---- Loader: columns of what is on the screen ---- */
 
@@ -559,8 +562,8 @@ class Loader {
     for (const entry of entries) {
       const chart = this.view.charts.find(c => c.figure === entry.target);
       if (chart) {
-        chart.isSeen = entry.isIntersecting;
-        if (chart.isSeen) chart.draw();
+        if (entry.isIntersecting) chart.show(); else chart.isSeen = false;
+        chart.draw();
       }
     }
     this.load();
@@ -581,6 +584,7 @@ class Loader {
       if (whole) this.view.whole = this.view.extent();
       this.view.draw();
       tell('');
+      performance.mark('charts-drawn'); /* bench/page.py and the tests wait for these */
     } catch (error) {
       for (const chart of wanted) this.stale.add(chart);
       tell(`The server did not answer: ${error.message}`);
@@ -618,7 +622,7 @@ function listen(hear) {
 /* Loads this page again and takes over the parts that the server draws, where they differ. */
 async function refresh(url = location.href) {
   const response = await fetch(url);
-  if (!response.ok) return;
+  if (!response.ok) return document;
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of findAll('[data-live]')) {
     const next = fresh.getElementById(part.id);
@@ -630,16 +634,17 @@ async function refresh(url = location.href) {
     part.replaceChildren(...next.childNodes);
     for (const d of findAll('details', part)) d.open = d.open || open.includes(find('summary', d)?.textContent);
   }
+  return fresh;
 }
 
 /* At most one refresh each `pause_ms`; the last call is never lost. */
-function refresher(pause_ms) {
+function refresher(pause_ms, then = () => {}) {
   let timer = 0, last = 0;
   return () => {
     if (timer) return;
     timer = setTimeout(async () => {
       last = Date.now();
-      try { await refresh(); } finally { timer = 0; }
+      try { then(await refresh()); } finally { timer = 0; }
     }, Math.max(0, last + pause_ms - Date.now()));
   };
 }
@@ -688,33 +693,75 @@ function startRun(place) {
     const answer = await getJson(addressOf(charts.map(c => c.key), points, range));
     for (const chart of charts) chart.set([seriesOf(answer.keys[chart.key], chart.key, colorOf(0))]);
   });
-  for (const figure of findAll('figure.chart', place)) loader.add(new Chart(figure, view));
+  /* The page of a run that has just begun has no charts yet, and metrics may join later. */
+  const takeFigures = page => {
+    const known = new Set(view.charts.map(chart => chart.key));
+    for (const figure of findAll('#charts figure.chart', page)) {
+      if (known.has(figure.dataset.key)) continue;
+      if (page !== document) place.append(figure);
+      loader.add(new Chart(figure, view));
+    }
+    find('#no-charts')?.toggleAttribute('hidden', view.charts.length > 0);
+  };
+  takeFigures(document);
   showTools(view);
   startNotes(id);
-  const facts = refresher(2000);
+  /* Asks for what is new since the last answer, at most once a second; when the new columns are
+   * more than the screen has, all are merged again. */
+  let catching = 0;
+  async function catchUp() {
+    const charts = view.charts.filter(chart => chart.isSeen && chart.series.length && !chart.figure.hidden);
+    const since = Math.min(...charts.map(chart => chart.series[0].whole));
+    if (view.from != null || !charts.length) return;
+    if (charts.some(chart => chart.series[0].x.length > 1500)) { loader.again(); return; }
+    const answer = await getJson(addressOf(charts.map(c => c.key), 200, [since + 1, Number.MAX_SAFE_INTEGER]));
+    for (const chart of charts) {
+      const s = chart.series[0], more = seriesOf(answer.keys[chart.key]);
+      const kept = s.x.findIndex(x => x > since);
+      extend(s, kept < 0 ? s.x.length : kept, more);
+      s.whole = s.x[s.x.length - 1] ?? 0;
+    }
+    view.draw();
+  }
+  const facts = refresher(2000, takeFigures);
   listen({
-    step: data => { if (String(data.run ?? data.job) === id) { takeSteps(view, data); facts(); } },
+    step: data => {
+      if (String(data.run ?? data.job) !== id || document.hidden) return;
+      if (view.from == null) takeStep(view, data);
+      catching ||= setTimeout(() => { catching = 0; catchUp().catch(() => {}); }, 1000);
+      facts();
+    },
     run: data => { if (String(data.run) === id) { facts(); loader.again(); } },
     job: data => { if (String(data.job) === id) facts(); },
     reset: () => { facts(); loader.again(); },
   });
 }
 
-/* Adds steps to the ends of the charts; every so often the server's columns take their place. */
-function takeSteps(view, data) {
+function joined(a, b, count) {
+  const list = new Float64Array(count + b.length);
+  list.set(a.subarray(0, count));
+  list.set(b, count);
+  return list;
+}
+
+/* Puts columns behind the first `count` of a series. */
+function extend(s, count, more) {
+  for (const name of ['x', 'mean', 'low', 'high']) s[name] = joined(s[name], more[name], count);
+  s.odd = [...s.odd.filter(i => i < count), ...more.odd.map(i => i + count)];
+}
+
+/* An event has the newest step alone; those before it follow when the page catches up. */
+function takeStep(view, data) {
   for (const chart of view.charts) {
     const value = data[chart.key], s = chart.series[0];
     if (!s || value === undefined || data.step <= s.x[s.x.length - 1]) continue;
-    const push = (list, v) => { const grown = new Float64Array(list.length + 1); grown.set(list); grown[list.length] = v; return grown; };
-    const number = value === null ? NaN : value;
-    s.x = push(s.x, data.step);
-    s.mean = push(s.mean, number);
-    s.low = push(s.low, number);
-    s.high = push(s.high, number);
-    if (Number.isNaN(number)) s.odd.push(s.x.length - 1);
+    extend(s, s.x.length, seriesOf({step: [data.step], mean: [value], low: [value], high: [value], odd: value === null ? [[0]] : []}));
   }
   if (view.whole) view.whole[1] = Math.max(view.whole[1], data.step);
-  requestAnimationFrame(() => view.draw());
+  requestAnimationFrame(() => {
+    view.draw();
+    performance.mark('step-drawn', {detail: data.step});
+  });
 }
 
 function startNotes(id) {
@@ -823,6 +870,7 @@ class RunTable {
     find('#count').textContent = shown.length === this.runs.length ? `${shown.length} runs` : `${shown.length} of ${this.runs.length} runs`;
     this.drawHead();
     this.drawRows();
+    performance.mark('runs-drawn');
   }
 
   drawHead() {
@@ -909,9 +957,10 @@ function startCompare(place) {
     view.unit = UNITS[axis.value];
     if (!ids.length) { for (const chart of wanted) chart.set([]); return; }
     const all = [...new Set([...wanted.map(c => c.key), ...(extra ? [extra] : [])])];
+    const columns = Math.min(points, Math.max(100, Math.round(8000 / ids.length)));
     const steps = range && axis.value === 'step' ? `&from=${Math.floor(range[0])}&to=${Math.ceil(range[1])}` : '';
     const answer = await getJson(`/v1/compare?runs=${ids.map(encodeURIComponent).join(',')}` +
-      `&keys=${all.map(encodeURIComponent).join(',')}&points=${points}${steps}`);
+      `&keys=${all.map(encodeURIComponent).join(',')}&points=${columns}${steps}`);
     const lacks = new Set();
     for (const chart of wanted) chart.set(answer.runs.flatMap((run, i) => one(run, chart.key, i, lacks)));
     legend(answer.runs, lacks);

@@ -153,7 +153,7 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, expression):
-        self.until(lambda: self.value(f"Boolean({expression})"), expression)
+        self.until(lambda: self.value(f"(() => {{ try {{ return Boolean({expression}); }} catch {{ return false; }} }})()"), expression)
 
     def place(self, selector):
         """The middle of an element, after scrolling it into view."""

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times the pages of `lockstep view` in headless Chromium: bench/page.py [LOCKSTEP]
+
+Makes runs of random numbers in a scratch folder: one of 100 metrics x 100,000 steps, one of 5 metrics x 400,000 steps, 50 of
+5 metrics x 100,000 steps, 10,000 of 2 steps, and one that grows. Each page is loaded 7 times, and the middle is printed in milliseconds since the
+request: first picture (first contentful paint), and when everything on the screen was drawn; with the bytes that came. `cold` is the first load,
+which includes reading the run's file.
+
+Live: a line is appended to the run that grows; from that until the line is drawn. Idle: bytes in 5 s without news.
+"""
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "browser"))
+from browser import Browser  # noqa: E402
+
+LOADS = 7
+
+
+def write_run(folder, metrics, steps):
+    os.makedirs(folder)
+    names = ["loss", "lr", "grad_norm", "tokens_per_s", "step_s"][:metrics] + [f"layer_{i}.norm" for i in range(metrics - 5)]
+    generator = random.Random(len(folder) + steps)
+    pool = [f"{generator.random():.6f}" for _ in range(997)]
+    with open(f"{folder}/metrics.jsonl", "w") as out:
+        for step in range(1, steps + 1):
+            pairs = ", ".join(f'"{name}": {pool[(step * 7 + i * 13) % 997]}' for i, name in enumerate(names))
+            out.write(f'{{"step": {step}, {pairs}}}\n')
+
+
+def serve(program, folder):
+    process = subprocess.Popen([program, "view", folder, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    return process, next(word for word in line.split() if word.startswith("http://"))
+
+
+def load(page, url, mark):
+    page.bytes = 0
+    page.go(url)
+    page.wait(f"performance.getEntriesByName('{mark}').length > 0 && performance.getEntriesByName('first-contentful-paint').length > 0")
+    paint, drawn = page.value(
+        "[performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+        f" performance.getEntriesByName('{mark}')[0].startTime]")
+    assert not page.errors, page.errors
+    return paint, drawn, page.bytes
+
+
+def measure(browser, name, url, mark="charts-drawn"):
+    page = browser.open("/".join(url.split("/")[:3]) + "/compare")
+    cold = load(page, url, mark)
+    loads = [load(page, url, mark) for _ in range(LOADS)]
+    page.close()
+    paint, drawn, size = (statistics.median(column) for column in zip(*loads))
+    print(f"{name:44}  first picture {paint:6.0f}  all drawn {drawn:6.0f}  cold {cold[1]:6.0f}  {size / 1000:7.0f} kB", flush=True)
+
+
+def live(browser, address, folder):
+    """Appends 20 steps, and asks the page when it drew each."""
+    page = browser.open(f"{address}/runs/growing")
+    page.wait("performance.getEntriesByName('charts-drawn').length > 0 && document.querySelector('#live').textContent == 'live'")
+    delays, step = [], 1000
+    for _ in range(20):
+        time.sleep(random.uniform(0.6, 1.1))
+        step += 1
+        with open(f"{folder}/growing/metrics.jsonl", "a") as out:
+            out.write(json.dumps({"step": step, "loss": 1.0}) + "\n")
+        begun = time.time()
+        page.wait(f"performance.getEntriesByName('step-drawn').some(e => e.detail === {step})")
+        drawn = page.value("performance.timeOrigin + performance.getEntriesByName('step-drawn').pop().startTime") / 1000
+        delays.append(1000 * (drawn - begun))
+    print(f"{'a step, from its line in the file to the pixel':44}  middle {statistics.median(delays):.0f}  longest {max(delays):.0f}")
+    time.sleep(6)
+    page.value("1")
+    before = page.bytes
+    time.sleep(5)
+    page.value("1")
+    print(f"{'idle for 5 s':44}  {page.bytes - before} bytes")
+
+
+def main():
+    program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release/lockstep")
+    with tempfile.TemporaryDirectory() as scratch:
+        write_run(f"{scratch}/a/wide", 100, 100_000)
+        write_run(f"{scratch}/a/long", 5, 400_000)
+        for i in range(50):
+            write_run(f"{scratch}/a/run-{i}", 5, 100_000)
+        for i in range(10_000):
+            write_run(f"{scratch}/b/sweep-{i}", 2, 2)
+        write_run(f"{scratch}/c/growing", 2, 1000)
+        with Browser() as browser:
+            process, address = serve(program, f"{scratch}/a")
+            measure(browser, "a run of 100 metrics x 100,000 steps", f"{address}/runs/wide")
+            measure(browser, "a run of 5 metrics x 400,000 steps", f"{address}/runs/long")
+            runs = ",".join(f"run-{i}" for i in range(50))
+            measure(browser, "50 runs x 100,000 steps compared", f"{address}/compare?runs={runs}")
+            process.terminate()
+            process.wait()
+            process, address = serve(program, f"{scratch}/b")
+            measure(browser, "a table of 10,000 runs", f"{address}/compare", "runs-drawn")
+            process.terminate()
+            process.wait()
+            process, address = serve(program, f"{scratch}/c")
+            live(browser, address, f"{scratch}/c")
+            process.terminate()
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()
