@@ -44,6 +44,7 @@ static ls_status add_table(const ls_stage *stage, ls_executor *e, const ls_execu
     const int32_t index = (int32_t)e->plan->layout->table;
     const ls_tensor table = ls_executor_vocabulary_rows(e, ls_executor_gradient_view(e, batch, index));
     const ls_tensor place = ls_executor_value(e, e->plan->stage.dout);
+    LS_ASSERT(most <= place.rows);
     for (int64_t first = 0; first < table.rows; first += most) {
         const int64_t count = ls_min64(most, table.rows - first);
         const ls_tensor rows = ls_tensor_rows(table, first, count), there = ls_tensor_rows(place, 0, count);
