@@ -401,6 +401,9 @@ LS_MUST_CHECK ls_status ls_run_file_check_effect(const ls_run_file *run);
  * and the degrees imply, where auto counts as 1. */
 uint64_t ls_run_file_ranks(const ls_run_file *run);
 
+/* Ranks that compute the same share of the batch together; a degree that is auto counts as 1. */
+uint64_t ls_run_file_crew(const ls_run_file *run);
+
 /* Whether a degree or the schedule is auto. */
 bool ls_run_file_mesh_is_open(const ls_run_file *run);
 

@@ -494,6 +494,11 @@ static uint64_t model_ranks(const ls_run_parallel *parallel)
            least_degree(parallel->pipeline);
 }
 
+uint64_t ls_run_file_crew(const ls_run_file *run)
+{
+    return model_ranks(&run->parallel);
+}
+
 bool ls_run_file_mesh_is_open(const ls_run_file *run)
 {
     const ls_run_parallel *parallel = &run->parallel;

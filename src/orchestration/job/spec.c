@@ -252,11 +252,20 @@ static ls_status read_ranks(const json_t *request, const ls_run_file *run, ls_jo
     if (job->command.count > 0) {
         return LS_OK;
     }
-    if (ranks > run->train.leaves) {
+    const uint64_t crew = ls_run_file_crew(run);
+    const bool is_open = ls_run_file_mesh_is_open(run); /* the run chooses, and checks it */
+    if (ranks / crew > run->train.leaves && !is_open) {
         return ls_fail(LS_ERR_INVALID,
                        "%llu ranks are too many: each step is divided into %llu parts (train.leaves), so "
-                       "some ranks would have no work; use at most that many ranks",
-                       (unsigned long long)ranks, (unsigned long long)run->train.leaves);
+                       "some ranks would have no work; use at most %llu ranks",
+                       (unsigned long long)ranks, (unsigned long long)run->train.leaves,
+                       (unsigned long long)(run->train.leaves * crew));
+    }
+    if (ranks % crew != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%llu ranks cannot divide a model as parallel.tensor, parallel.context and "
+                       "parallel.pipeline say: use a multiple of %llu",
+                       (unsigned long long)ranks, (unsigned long long)crew);
     }
     if (ranks > job->max_ranks || ranks < job->min_ranks) {
         return ls_fail(
@@ -268,7 +277,7 @@ static ls_status read_ranks(const json_t *request, const ls_run_file *run, ls_jo
     spec->threads = run->train.threads != LS_AUTO_U64 ? (uint32_t)run->train.threads : 0;
     spec->steps = run->train.steps != LS_AUTO_U64 && run->train.epochs == 0.0 ? run->train.steps : 0;
     spec->leaves = run->train.leaves <= LS_JOB_RANKS_MAX ? (uint32_t)run->train.leaves : 0;
-    if (job->elastic) {
+    if (job->elastic && crew == 1 && !is_open) { /* crews come and go as a whole */
         const uint64_t most = job->max_ranks < run->train.leaves ? job->max_ranks : run->train.leaves;
         spec->min_ranks = (uint32_t)job->min_ranks;
         spec->max_ranks = (uint32_t)most;

@@ -48,6 +48,11 @@ says "job.command is an empty list"
 printf 'job: {commnd: [sh]}\n' >bad.yaml
 expect 2 "$LOCKSTEP" submit bad.yaml
 says "bad.yaml:1" "job.command"
+printf 'model: {layers: 2, heads: 2, width: 16}\ntokenizer: {kind: bytes}\ndata: {train: [hello.yaml]}\ntrain: {leaves: 1, tensor_cut: 2}\nparallel: {tensor: 2}\n' >crew.yaml
+expect 2 "$LOCKSTEP" submit crew.yaml --ranks 1
+says "1 ranks cannot divide a model" "a multiple of 2"
+expect 2 "$LOCKSTEP" submit crew.yaml --ranks 4
+says "4 ranks are too many" "at most 2 ranks"
 expect 2 "$LOCKSTEP" submit hello.yaml --account ../../etc
 says "account"
 expect 2 "$LOCKSTEP" why 999
