@@ -6,6 +6,7 @@
 #include "env/library.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,6 +30,26 @@ static struct {
     int (*utilization)(void *device, utilization *out);
 } library;
 
+typedef struct memory {
+    unsigned long long total, free, used;
+} memory;
+
+/* Those that may be missing, or that not every GPU supports. */
+static struct {
+    int (*memory)(void *device, memory *out);
+    int (*power)(void *device, unsigned *mw_out);
+    int (*energy)(void *device, unsigned long long *mj_out);
+    int (*temperature)(void *device, int sensor, unsigned *celsius_out);
+    int (*throttle)(void *device, unsigned long long *reasons_out);
+    int (*ecc)(void *device, int kind, int counter, unsigned long long *count_out);
+} more;
+
+enum { SENSOR_GPU = 0, ECC_DOUBLE_BIT = 1, ECC_SINCE_DRIVER = 0 };
+
+/* Reasons for a lower clock that are no choice of the user: power cap, hardware slowdown, heat,
+ * power brake. */
+#define THROTTLED (0x4u | 0x8u | 0x20u | 0x40u | 0x80u)
+
 typedef enum thread_state { OPENING, OPEN, CLOSED } thread_state;
 
 struct ls_nvml {
@@ -44,7 +65,27 @@ struct ls_nvml {
     /* Sums of `samples` samples, in percent. */
     uint64_t sums[LS_NVML_DEVICES_MAX];
     uint32_t samples;
+    ls_nvml_reading readings[LS_NVML_DEVICES_MAX];
+    bool has_readings;
+    /* only the thread's: counters at the last sample, and when that was */
+    unsigned long long last_mj[LS_NVML_DEVICES_MAX];
+    double sampled_s;
 };
+
+static void load_more(void)
+{
+    const ls_library_symbol symbols[] = {
+        {"nvmlDeviceGetMemoryInfo", &more.memory},
+        {"nvmlDeviceGetPowerUsage", &more.power},
+        {"nvmlDeviceGetTotalEnergyConsumption", &more.energy},
+        {"nvmlDeviceGetTemperature", &more.temperature},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", &more.throttle},
+        {"nvmlDeviceGetTotalEccErrors", &more.ecc},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        (void)ls_library_load("libnvidia-ml.so.1", &symbols[i], 1);
+    }
+}
 
 static bool load(void)
 {
@@ -93,6 +134,61 @@ static bool sample(const ls_nvml *g, uint32_t percent[LS_NVML_DEVICES_MAX])
     return true;
 }
 
+static double monotonic_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The energy of a device since its last sample, which was passed_s ago. */
+static uint64_t energy_since(ls_nvml *g, uint32_t index, double passed_s, double power_w)
+{
+    unsigned long long now_mj = 0;
+    if (more.energy && more.energy(g->devices[index], &now_mj) == 0) {
+        const unsigned long long last_mj = g->last_mj[index];
+        g->last_mj[index] = now_mj;
+        return last_mj > 0 && now_mj > last_mj ? now_mj - last_mj : 0;
+    }
+    return power_w > 0.0 && passed_s > 0.0 ? (uint64_t)(1e3 * power_w * passed_s) : 0;
+}
+
+static ls_nvml_reading read_device(ls_nvml *g, uint32_t index, double passed_s)
+{
+    void *device = g->devices[index];
+    memory ram = {0};
+    unsigned mw = 0, celsius = 0;
+    unsigned long long reasons = 0, errors = 0;
+    ls_nvml_reading r = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, g->readings[index].energy_mj};
+    if (more.memory && more.memory(device, &ram) == 0) {
+        r.memory_bytes = (double)ram.used;
+        r.memory_max_bytes = (double)ram.total;
+    }
+    if (more.power && more.power(device, &mw) == 0) {
+        r.power_w = 1e-3 * mw;
+    }
+    if (more.temperature && more.temperature(device, SENSOR_GPU, &celsius) == 0) {
+        r.temperature_c = celsius;
+    }
+    if (more.throttle && more.throttle(device, &reasons) == 0) {
+        r.is_throttled = (reasons & THROTTLED) != 0;
+    }
+    if (more.ecc && more.ecc(device, ECC_DOUBLE_BIT, ECC_SINCE_DRIVER, &errors) == 0) {
+        r.ecc_errors = (double)errors;
+    }
+    r.energy_mj += energy_since(g, index, passed_s, r.power_w);
+    return r;
+}
+
+static void read_devices(ls_nvml *g, ls_nvml_reading readings[LS_NVML_DEVICES_MAX])
+{
+    const double now_s = monotonic_s(), passed_s = g->sampled_s > 0.0 ? now_s - g->sampled_s : 0.0;
+    for (uint32_t i = 0; i < g->count; i++) {
+        readings[i] = read_device(g, i, passed_s);
+    }
+    g->sampled_s = now_s;
+}
+
 static void set_state(ls_nvml *g, thread_state state)
 {
     g->state = state;
@@ -116,12 +212,17 @@ static void sample_until_over(ls_nvml *g)
             continue;
         }
         uint32_t percent[LS_NVML_DEVICES_MAX];
+        ls_nvml_reading readings[LS_NVML_DEVICES_MAX];
         pthread_mutex_unlock(&g->lock);
         const bool is_known = sample(g, percent);
+        read_devices(g, readings);
         pthread_mutex_lock(&g->lock);
-        for (uint32_t i = 0; is_known && i < g->count; i++) {
-            g->sums[i] += percent[i];
+        for (uint32_t i = 0; i < g->count; i++) {
+            g->sums[i] += is_known ? percent[i] : 0;
+            readings[i].utilization = is_known ? 0.01 * percent[i] : NAN;
+            g->readings[i] = readings[i];
         }
+        g->has_readings = true;
         g->samples += is_known;
         const struct timespec until = from_now(SAMPLE_S);
         while (!g->is_over &&
@@ -136,6 +237,9 @@ static void *watch_gpus(void *context)
     void *devices[LS_NVML_DEVICES_MAX];
     char name[NAME_BYTES] = "";
     const bool is_loaded = load() && library.init() == 0;
+    if (is_loaded) {
+        load_more();
+    }
     const uint32_t count = is_loaded ? find_devices(devices, name) : 0;
     pthread_mutex_lock(&g->lock);
     g->count = count;
@@ -232,6 +336,17 @@ bool ls_nvml_take_utilization(ls_nvml *g, bool keep_sampling, uint32_t *permille
     g->is_wanted = keep_sampling;
     pthread_mutex_unlock(&g->lock);
     return is_known;
+}
+
+bool ls_nvml_read(ls_nvml *g, ls_nvml_reading *out)
+{
+    pthread_mutex_lock(&g->lock);
+    const bool has_readings = g->has_readings;
+    for (uint32_t i = 0; has_readings && i < g->count; i++) {
+        out[i] = g->readings[i];
+    }
+    pthread_mutex_unlock(&g->lock);
+    return has_readings;
 }
 
 void ls_nvml_close(ls_nvml *g)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The GPUs of this machine as NVIDIA's management library (NVML, part of the driver) reports them:
- * how many there are, their model, and how busy each one is.
+ * how many there are, their model, how busy each one is, and what its sensors say.
  *
  * libnvidia-ml.so.1 is loaded when it is first needed; without it a machine has no GPUs here. A
  * call into the library can take long, and can hang when a device is lost, so one thread per
@@ -38,6 +38,22 @@ const char *ls_nvml_name(const ls_nvml *nvml);
  * (one that is partitioned does not).
  */
 bool ls_nvml_take_utilization(ls_nvml *nvml, bool keep_sampling, uint32_t *permille_out);
+
+/* What one GPU reported last. What it does not report is NAN, or 0 for energy_mj. */
+typedef struct ls_nvml_reading {
+    double utilization; /* 0 to 1 */
+    double memory_bytes, memory_max_bytes;
+    double power_w, temperature_c;
+    /* 1: its clock is held down by heat, power or hardware; 0: it is not */
+    double is_throttled;
+    double ecc_errors; /* double-bit errors since the driver was loaded */
+    /* since the first sample; from the GPU's counter, or power times time between samples */
+    uint64_t energy_mj;
+} ls_nvml_reading;
+
+/* The newest sample, at most a second old while the thread samples. out: ls_nvml_count values.
+ * false: there is none yet. */
+bool ls_nvml_read(ls_nvml *nvml, ls_nvml_reading *out);
 
 /* NULL is allowed. When a call into the library hangs, the thread and its memory stay behind. */
 void ls_nvml_close(ls_nvml *nvml);

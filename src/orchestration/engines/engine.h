@@ -45,10 +45,12 @@ typedef enum ls_engine_report_kind {
     LS_ENGINE_SAVED,
     /* a training run: it is at `step` of `steps`, with `left_s` to go on its devices, if known */
     LS_ENGINE_PROGRESS,
-    /* how busy its devices were since the last such report: busy_permille */
+    /* how busy its devices were since the last such report: busy_permille; and energy_mj */
     LS_ENGINE_ACTIVITY,
     /* it tells of something itself: alert, text */
     LS_ENGINE_ALERT,
+    /* energy_mj that the machine has used since the last such report, and no job */
+    LS_ENGINE_FREE_ENERGY,
     /* from an engine that decides: why it waits, in stage and text; starts_s when it is known */
     LS_ENGINE_WAITS,
     /* about a node, named by text: whether it is up */
@@ -66,6 +68,8 @@ typedef struct ls_engine_report {
     uint32_t ranks;
     uint32_t busy_permille;
     ls_alert_kind alert;
+    /* ACTIVITY, ENDED: millijoules of the job since its last report; 0: not known */
+    uint64_t energy_mj;
     uint64_t step, steps;
     double left_s; /* 0: not known */
     bool is_up;
@@ -112,12 +116,21 @@ static inline uint32_t ls_engine_place_first(uint32_t devices, uint32_t place)
     return (uint32_t)((uint64_t)devices * place / ls_engine_place_count(devices));
 }
 
+/* What a device reports now; NAN: it does not. */
+typedef struct ls_engine_device {
+    double utilization; /* 0 to 1 */
+    double memory_bytes, memory_max_bytes, power_w, temperature_c, is_throttled, ecc_errors;
+} ls_engine_device;
+
 typedef struct ls_engine_calls {
     const char *name; /* "local", "slurm" */
     bool decides;
 
     /* The machines; valid as long as the engine. */
     const ls_engine_node *(*nodes)(ls_engine *engine, uint32_t *count_out);
+    /* What the devices of the first node report now, in order; valid until the next call. NULL, or
+     * count 0: nothing is known. */
+    const ls_engine_device *(*devices)(ls_engine *engine, uint32_t *count_out);
     /* An engine that decides: whether the job could ever run. LS_ERR_INVALID with what would be
      * possible. NULL: not known here. */
     ls_status (*check)(ls_engine *engine, const ls_job *job);

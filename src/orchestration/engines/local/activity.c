@@ -33,7 +33,8 @@ static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
         const double busy = (double)used_ms / (span_s * t->ranks);
         if (cpu_ms >= t->cpu_ms) {
             ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
-                                                  .busy_permille = busy > 1000.0 ? 1000 : (uint32_t)busy});
+                                                  .busy_permille = busy > 1000.0 ? 1000 : (uint32_t)busy,
+                                                  .energy_mj = ls_track_take_energy(t)});
         }
     }
     t->cpu_ms = cpu_ms;
@@ -102,7 +103,9 @@ static void tell_devices(track *t, const uint32_t permille[LS_NVML_DEVICES_MAX])
         sum += mine[i];
     }
     if (count > 0) {
-        ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .busy_permille = sum / count});
+        ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
+                                              .busy_permille = sum / count,
+                                              .energy_mj = ls_track_take_energy(t)});
     }
 }
 
@@ -158,10 +161,22 @@ static void look_at(track *t, const uint32_t *permille, const ls_local_look *loo
     ls_track_look_for_steps(t);
 }
 
+/* Energy that belongs to no job is reported in whole joules. */
+static void tell_free_energy(local_engine *e)
+{
+    ls_local_divide_energy(e);
+    if (e->free_energy_mj >= 1000.0) {
+        const uint64_t whole = (uint64_t)e->free_energy_mj;
+        e->free_energy_mj -= (double)whole;
+        ls_local_report(e, (ls_engine_report){.kind = LS_ENGINE_FREE_ENERGY, .energy_mj = whole});
+    }
+}
+
 void ls_local_look_at_jobs(void *context)
 {
     local_engine *e = context;
     ls_env *env = e->settings.env;
+    tell_free_energy(e);
     bool any = false;
     for (const track *t = e->tracks; t; t = t->next) {
         any = any || runs(t);

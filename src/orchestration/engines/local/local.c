@@ -33,6 +33,11 @@ static const ls_engine_node *local_nodes(ls_engine *engine, uint32_t *count_out)
     return &local_of(engine)->machine.node;
 }
 
+static const ls_engine_device *local_devices(ls_engine *engine, uint32_t *count_out)
+{
+    return ls_local_read_devices(local_of(engine), count_out);
+}
+
 int ls_track_spawn(track *t, const char *group, const char *const *extra, ls_env_exited exited,
                    ls_env_id *process_out)
 {
@@ -164,6 +169,7 @@ static void local_stop(ls_engine *engine, const ls_job *job, ls_engine_stop_kind
 static void local_resize(ls_engine *engine, const ls_job *job)
 {
     track *t = ls_track_of(local_of(engine), job);
+    ls_local_divide_energy(t->engine); /* up to now it had the devices from before */
     t->devices = ls_local_devices(job);
     ls_track_limit(t, job->ranks_next > t->ranks ? job->ranks_next : t->ranks);
     ls_track_resize(t, job->ranks_next);
@@ -196,6 +202,7 @@ static void local_destroy(ls_engine *engine)
     }
     ls_local_groups_close(e);
     ls_nvml_close(e->gpus);
+    ls_rapl_close(e->rapl);
     ls_local_reports_drop(e);
     ls_folder_watch_close(e);
     if (e->look_timer) {
@@ -211,6 +218,7 @@ static void local_destroy(ls_engine *engine)
 static const ls_engine_calls local_calls = {
     .name = "local",
     .nodes = local_nodes,
+    .devices = local_devices,
     .start = local_start,
     .adopt = local_adopt,
     .stop = local_stop,
@@ -222,6 +230,7 @@ static const ls_engine_calls local_calls = {
 static ls_status open_engine(local_engine *e)
 {
     e->gpus = e->settings.slots == 0 ? ls_nvml_open() : NULL;
+    e->rapl = ls_rapl_open(NULL);
     LS_TRY(ls_local_machine_read(e->settings.slots, e->gpus, &e->machine));
     e->machine.node.spot = e->settings.spot;
     if (e->machine.has_gpus && !e->gpus) {

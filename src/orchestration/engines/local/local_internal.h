@@ -8,6 +8,7 @@
  *                    watch
  *   resize.c         asks a run to change its size, as `lockstep resize` does
  *   activity.c       how busy jobs are
+ *   energy.c         what jobs use of the machine's energy
  *   training.c       how far a training run is, and what it has saved
  *   folder.c         what is written before a start: folder, run file, ticket
  *   machine.c        what this machine offers
@@ -18,6 +19,7 @@
 #define LS_ORCHESTRATION_ENGINES_LOCAL_LOCAL_INTERNAL_H
 
 #include "env/nvml.h"
+#include "env/rapl.h"
 #include "orchestration/engines/local/local.h"
 #include "orchestration/engines/local/progress.h"
 #include "orchestration/engines/local/ticket.h"
@@ -173,6 +175,7 @@ typedef struct track {
     uint32_t resize_to, resize_tries;
     uint32_t rank_cpus, rank_memory_mib; /* of each rank; 0 MiB: no limit */
     uint64_t devices;                    /* its devices, as bits */
+    double energy_mj;                    /* used and not reported yet */
     uint64_t cpu_ms;
     double looked_s, saved_s, started_s;
     /* open questions about its checkpoints and its steps; 0: none */
@@ -188,7 +191,11 @@ struct local_engine {
     ls_local_machine machine;
     ls_local_path groups; /* "": none */
     char note[LS_LOCAL_NOTE_BYTES];
-    ls_nvml *gpus; /* NULL: there are none, or they can't be asked */
+    ls_nvml *gpus;                        /* NULL: there are none, or they can't be asked */
+    ls_rapl *rapl;                        /* NULL: the machine does not count its energy */
+    uint64_t gpu_mj[LS_NVML_DEVICES_MAX]; /* of each GPU's counter, when it was last divided */
+    double free_energy_mj;                /* used by no job, and not reported yet */
+    ls_engine_device readings[LS_NVML_DEVICES_MAX];
     track *tracks;
     later *first, **last;
     ls_env_id deliver_timer, look_timer;
@@ -203,7 +210,8 @@ static inline ls_env *env_of(const track *t)
     return t->engine->settings.env;
 }
 
-/* Delivers a report from the event loop, never during an order. */
+/* Delivers a report from the event loop, never during an order: about the machine, and about a job. */
+void ls_local_report(local_engine *e, ls_engine_report value);
 void ls_track_report(track *t, ls_engine_report value);
 /* The same for ENDED or NEVER, once per track, and not before everything of the job has been
  * killed: its devices are free after that. */
@@ -254,6 +262,15 @@ void ls_track_resize(track *t, uint32_t ranks);
  */
 int ls_track_spawn(track *t, const char *group, const char *const *extra, ls_env_exited exited,
                    ls_env_id *process_out);
+
+/* ---- energy.c ---- */
+
+/* Divides the energy of the machine since the last call among the jobs that have run since. To be
+ * called before a job begins or ends, and from time to time. */
+void ls_local_divide_energy(local_engine *e);
+/* Takes what the job has used and was not reported, in millijoules. */
+uint64_t ls_track_take_energy(track *t);
+const ls_engine_device *ls_local_read_devices(local_engine *e, uint32_t *count_out);
 
 /* ---- training.c ---- */
 

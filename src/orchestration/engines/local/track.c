@@ -71,6 +71,12 @@ static void send(local_engine *e, later *item)
     }
 }
 
+void ls_local_report(local_engine *e, ls_engine_report value)
+{
+    const track none = {.engine = e};
+    send(e, new_report(&none, value));
+}
+
 void ls_track_report(track *t, ls_engine_report value)
 {
     send(t->engine, new_report(t, value));
@@ -253,6 +259,7 @@ void ls_track_runner_exited(void *context, ls_env_id process, int exit_code)
 static void tell_started(track *t, const ls_ticket_state *state)
 {
     if (state->is_running && !t->told_started) {
+        ls_local_divide_energy(t->engine); /* without it so far */
         t->told_started = true;
         t->started_s = state->started_s;
         ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = state->started_s});
@@ -487,6 +494,7 @@ static void hunt_now(track *t)
             ls_env_timer_set(env_of(t), delay_ns < TROUBLE_NS ? delay_ns : TROUBLE_NS, hunt_timer_fired, t);
         return;
     }
+    ls_local_divide_energy(t->engine);
     t->is_hunted = t->told_end = true;
     if (!t->end) {
         t->end =
@@ -496,6 +504,7 @@ static void hunt_now(track *t)
                               .cause = LS_CAUSE_LOST,
                               .text = t->is_overdue ? "the daemon killed it: it did not end in time" : NULL});
     }
+    t->end->report.energy_mj = ls_track_take_energy(t);
     send(t->engine, t->end);
     t->end = NULL;
     (void)ls_local_group_remove(&t->group);
