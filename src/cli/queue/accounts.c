@@ -466,8 +466,8 @@ static ls_status ask_usage(const usage_settings *settings, json_t **answer_out)
 /* Names of accounts and users have neither commas nor quotes. */
 static void append_csv(const json_t *accounts, ls_text *text)
 {
-    static const char *const columns[] = {"allocated_h", "idle_h",    "lost_h",   "waiting_h",
-                                          "cost",        "idle_cost", "lost_cost"};
+    static const char *const columns[] = {"allocated_h", "idle_h",    "lost_h",    "waiting_h",
+                                          "cost",        "idle_cost", "lost_cost", "energy_j"};
     const size_t count = sizeof columns / sizeof columns[0];
     ls_text_append(text, "account,user,jobs");
     for (size_t k = 0; k < count; k++) {

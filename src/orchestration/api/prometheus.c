@@ -158,12 +158,86 @@ static void append_usage(ls_text *text, const json_t *accounts)
     }
 }
 
+/* GPUs under the names of NVIDIA's DCGM exporter, with one label; who has them is in one other
+ * metric. DCGM counts memory in MiB. */
+static void append_gpus(ls_text *text, const json_t *node)
+{
+    static const struct {
+        const char *key, *name, *help;
+        double scale;
+    } kinds[] = {
+        {"utilization", "DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", 100.0},
+        {"memory_bytes", "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", 1.0 / (1 << 20)},
+        {"power_w", "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", 1.0},
+        {"temperature_c", "DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", 1.0},
+        {"throttled", "lockstep_gpu_throttled", "1 if heat, power or hardware hold the clock down.", 1.0},
+        {"ecc_errors", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Double-bit volatile ECC errors.", 1.0},
+    };
+    const json_t *readings = json_object_get(node, "readings");
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && json_array_size(readings) > 0; k++) {
+        begin(text, kinds[k].name, "gauge", kinds[k].help);
+        for (size_t i = 0; i < json_array_size(readings); i++) {
+            const json_t *value = json_object_get(json_array_get(readings, i), kinds[k].key);
+            char gpu[24];
+            snprintf(gpu, sizeof gpu, "%zu", i);
+            if (json_is_number(value)) {
+                append_sample(text, kinds[k].name, "gpu", gpu, kinds[k].scale * json_number_value(value));
+            }
+        }
+    }
+}
+
+/* Joins GPUs, by their number, to the jobs that have them. */
+static void append_holders(ls_text *text, const json_t *node)
+{
+    const json_t *readings = json_object_get(node, "readings");
+    if (json_array_size(readings) == 0) {
+        return;
+    }
+    begin(text, "lockstep_job_info", "gauge", "1 for each GPU that a job has.");
+    for (size_t i = 0; i < json_array_size(readings); i++) {
+        const json_t *reading = json_array_get(readings, i), *job = json_object_get(reading, "job");
+        char number[24];
+        if (json_is_integer(job)) {
+            snprintf(number, sizeof number, "%zu", i);
+            ls_text_append(text, "lockstep_job_info{");
+            append_label(text, "gpu", number, true);
+            snprintf(number, sizeof number, "%" PRId64, (int64_t)json_integer_value(job));
+            append_label(text, "job", number, false);
+            append_label(text, "account", string_of(reading, "account"), false);
+            ls_text_append(text, "} 1\n");
+        }
+    }
+}
+
+static void append_energy(ls_text *text, const json_t *usage)
+{
+    static const char name[] = "lockstep_account_energy_joules_total";
+    const json_t *accounts = json_object_get(usage, "accounts"), *machine = json_object_get(usage, "machine");
+    if (!json_is_object(machine)) {
+        return;
+    }
+    begin(text, name, "counter", "Joules used by the jobs of an account.");
+    for (size_t i = 0; i < json_array_size(accounts) && i < LS_PROMETHEUS_ITEMS_MAX; i++) {
+        const json_t *account = json_array_get(accounts, i), *energy = json_object_get(account, "energy_j");
+        if (json_is_number(energy)) {
+            append_sample(text, name, "account", string_of(account, "account"), json_number_value(energy));
+        }
+    }
+    begin(text, "lockstep_free_energy_joules_total", "counter", "Joules used while no job had the devices.");
+    append_sample(text, "lockstep_free_energy_joules_total", NULL, NULL,
+                  json_number_value(json_object_get(machine, "free_energy_j")));
+}
+
 void ls_prometheus_append(const ls_prometheus_answers *answers, ls_text *text)
 {
     append_status(text, answers->status);
     append_nodes(text, json_object_get(answers->nodes, "nodes"));
     append_accounts(text, json_object_get(answers->accounts, "accounts"));
     append_usage(text, json_object_get(answers->usage, "accounts"));
+    append_gpus(text, json_array_get(json_object_get(answers->nodes, "nodes"), 0));
+    append_holders(text, json_array_get(json_object_get(answers->nodes, "nodes"), 0));
+    append_energy(text, answers->usage);
 }
 
 /* ---- this process ---- */

@@ -305,6 +305,7 @@ static const ls_api_field listed_job[] = {JOB_ROWS};
         OUT("idle_h", LS_API_NUMBER, "of the allocated device-hours, those not used"),                       \
         OUT("lost_h", LS_API_NUMBER, "of the allocated device-hours, those whose results were lost"),        \
         OUT("waiting_h", LS_API_NUMBER, "device-hours for which jobs waited"),                               \
+        OUT_OR_NULL("energy_j", LS_API_NUMBER, "joules used; null: not measured"),                           \
         OUT_OR_NULL("cost", LS_API_NUMBER, "cost of the allocated device-hours; null: no price is set"),     \
         OUT_OR_NULL("idle_cost", LS_API_NUMBER, "cost of the idle device-hours; null: no price is set"),     \
         OUT_OR_NULL("lost_cost", LS_API_NUMBER, "cost of the lost device-hours; null: no price is set")
@@ -351,6 +352,7 @@ static const ls_api_field job_out[] = {
     OUT("engine", LS_API_STRING, "local or slurm"),
     OUT_OR_NULL("engine_ref", LS_API_STRING, "name the engine has for the job; null: none"),
     OF("usage", LS_API_OBJECT, usage_rows, "device-hours and cost of the job"),
+    OUT("rates", LS_API_OBJECT, "cost and joules of a step and of a million tokens, each may be null"),
     OUT("foresight", LS_API_OBJECT, "predicted start and end, and when they were predicted"),
 };
 static const ls_api_field jobs_out[] = {
@@ -547,6 +549,10 @@ static const ls_api_field node_rows[] = {
     OUT("devices", LS_API_INTEGER, "number of devices of the node"),
     OUT("used", LS_API_INTEGER, "number of devices of the node that jobs have"),
     OF("jobs", LS_API_OBJECTS, holders, "jobs that have devices of the node"),
+    OUT("readings", LS_API_OBJECTS,
+        "what its GPUs report: {device, job, account, utilization, memory_bytes, memory_max_bytes, power_w, "
+        "temperature_c, "
+        "throttled, ecc_errors}, each may be null"),
 };
 static const ls_api_field nodes_out[] = {
     OUT("engine", LS_API_STRING, "local or slurm"),
@@ -585,6 +591,9 @@ static const ls_api_field reload_out[] = {
 static const ls_api_field usage_out[] = {
     OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
     OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
+    OUT_OR_NULL(
+        "machine", LS_API_OBJECT,
+        "{energy_j, free_energy_j}: joules measured, and those that no job used; null: none measured"),
     OUT_OR_NULL("price_per_device_h", LS_API_NUMBER,
                 "price of one device for one hour; null: no price is set"),
     OUT("currency", LS_API_STRING, "currency of the price"),

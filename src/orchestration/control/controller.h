@@ -164,6 +164,7 @@ typedef struct ls_account {
     ls_priority priority_max;
     char users[LS_ACCOUNT_USERS_BYTES_MAX + 1]; /* "ann,bob": its members; "": open to everyone */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+    uint64_t energy_mj; /* millijoules; 0: not known */
     uint64_t jobs;
     uint64_t share_ms[3], share_at_ms; /* past usage as the policy weighs it (ls_policy_usage) */
     double budget_usd;                 /* of a calendar month (UTC); 0: no limit */
@@ -221,7 +222,8 @@ typedef struct ls_controller_calls {
     /* A job that is no longer in memory; the controller destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
     /* Sums over the jobs that ended at since_s or later: an array of {"account", "user", "jobs",
-     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds. NULL: it cannot be read. */
+     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds, and "energy" in millijoules.
+     * NULL: it cannot be read. */
     json_t *(*used)(void *context, double since_s);
     /* The number of the user's job with that key, of those that are no longer in memory; 0: none.
      * NULL: there are none. */

@@ -299,6 +299,8 @@ ls_answer ls_change_job(ls_controller *c, const ls_caller *caller, ls_entry *ent
 
 /* Nothing is paused, drained or maintained. A new object. */
 json_t *ls_upkeep_new(void);
+/* As people see it; a new object. */
+json_t *ls_upkeep_shown(const ls_controller *c);
 bool ls_upkeep_is_paused(const ls_controller *c);
 bool ls_upkeep_is_drained(const ls_controller *c, const char *node);
 /* The maintenance that begins at this time, as an object of c->upkeep; NULL: none. */
@@ -378,6 +380,7 @@ json_t *ls_foresight_summary(const ls_controller *c);
 
 typedef struct ls_usage {
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+    uint64_t energy_mj;
 } ls_usage;
 
 /* The usage of a job up to now, the current state included. */
@@ -391,6 +394,10 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
 /* The devices of a job, and since when they are not booked, by the clock of the queue; false: it
  * has none. */
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);
+/* Books energy that the engine reports of a job; entry NULL: of no job. */
+void ls_usage_energy(ls_controller *c, ls_entry *entry, uint64_t energy_mj);
+/* Adds one usage to a sum. */
+void ls_usage_add(ls_usage *sum, const ls_usage *more);
 /* The usage of an account up to now, its running jobs included. */
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);
 

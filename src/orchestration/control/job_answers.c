@@ -294,6 +294,22 @@ static void add_spec(json_t *item, const ls_job *job)
     json_object_set_new(item, "spot", json_boolean(spec->spot));
 }
 
+static json_t *per(double value, double count)
+{
+    return value > 0.0 && count > 0.0 ? json_real(value / count) : json_null();
+}
+
+/* What a step and a million tokens of a training run have cost, its restarts included. */
+static json_t *rates_json(const ls_controller *c, const ls_entry *entry)
+{
+    const ls_job *job = entry->job;
+    const double steps = (double)job->step, tokens = 1e-6 * steps * (double)job->spec.step_tokens;
+    const double cost = ls_money_of_job(c, entry), energy_j = 1e-3 * (double)job->energy_mj;
+    return json_pack("{s:o, s:o, s:o, s:o}", "step_cost", per(cost, steps), "step_energy_j",
+                     per(energy_j, steps), "million_tokens_cost", per(cost, tokens),
+                     "million_tokens_energy_j", per(energy_j, tokens));
+}
+
 ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
 {
     ls_entry old = {.job = (ls_job *)(uintptr_t)job};
@@ -312,5 +328,6 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
     json_object_set_new(item, "engine_ref", ls_answers_text(job->engine_ref));
     json_object_set_new(item, "foresight", ls_foresight_json(&shown));
     json_object_set_new(item, "usage", ls_answers_usage_json(c, ls_usage_of_job(c, of)));
+    json_object_set_new(item, "rates", rates_json(c, of));
     return (ls_answer){200, item, 0};
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 5 };
+enum { SCHEMA_VERSION = 6 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -55,6 +55,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     "BEGIN; CREATE TABLE sweeps(first INTEGER PRIMARY KEY, last INTEGER NOT NULL,"
     " state TEXT NOT NULL);"
     " PRAGMA user_version=5; COMMIT",
+    "BEGIN; ALTER TABLE accounts"
+    " ADD COLUMN energy INTEGER NOT NULL DEFAULT 0;"
+    " PRAGMA user_version=6; COMMIT",
 };
 
 static ls_status check_version(ls_database *database)
@@ -102,7 +105,7 @@ static ls_status prepare(ls_job_store *store)
     return ls_statement_prepare(store->database,
                                 "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
                                 "?10, ?11, ?12, ?13, ?14, ?15, "
-                                "?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+                                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
                                 &store->account);
 }
 
@@ -239,6 +242,7 @@ static ls_status write_account(ls_job_store *store, const ls_account *account)
     ls_statement_set_i64(row, 20, (int64_t)account->month_device_ms);
     ls_statement_set_i64(row, 21, (int64_t)account->last_month_device_ms);
     ls_statement_set_i64(row, 22, account->month_told);
+    ls_statement_set_i64(row, 23, (int64_t)account->energy_mj);
     return ls_statement_do(row);
 }
 
@@ -346,7 +350,7 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
         store->database,
         "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
         " share_devices, share_cpus, share_memory, share_at, users, priority_max, budget,"
-        " month, month_from, month_used, month_before, month_told"
+        " month, month_from, month_used, month_before, month_told, energy"
         " FROM accounts ORDER BY name",
         &row));
     ls_status status;
@@ -370,6 +374,7 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
             .month_device_ms = (uint64_t)ls_statement_i64(row, 19),
             .last_month_device_ms = (uint64_t)ls_statement_i64(row, 20),
             .month_told = (uint32_t)ls_statement_i64(row, 21),
+            .energy_mj = (uint64_t)ls_statement_i64(row, 22),
         };
         const int64_t priority_max = ls_statement_i64(row, 15);
         account.priority_max = priority_max >= LS_PRIORITY_LOW && priority_max <= LS_PRIORITY_HIGH
@@ -489,7 +494,8 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
     bool has_row = false;
     LS_TRY(ls_statement_prepare(store->database,
                                 "SELECT account, user, COUNT(*), TOTAL(record->>'allocated'),"
-                                " TOTAL(record->>'idle'), TOTAL(record->>'waiting'), TOTAL(record->>'lost')"
+                                " TOTAL(record->>'idle'), TOTAL(record->>'waiting'), TOTAL(record->>'lost'),"
+                                " TOTAL(record->>'energy')"
                                 " FROM jobs WHERE ended=1 AND COALESCE(record->>'ended_s', 0)>=?1"
                                 " GROUP BY account, user ORDER BY account, user",
                                 &row));
@@ -497,13 +503,14 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
     json_t *rows = json_array();
     ls_status status;
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "account",
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "account",
                                               ls_statement_text(row, 0), "user", ls_statement_text(row, 1),
                                               "jobs", (json_int_t)ls_statement_i64(row, 2), "allocated",
                                               (json_int_t)ls_statement_f64(row, 3), "idle",
                                               (json_int_t)ls_statement_f64(row, 4), "waiting",
                                               (json_int_t)ls_statement_f64(row, 5), "lost",
-                                              (json_int_t)ls_statement_f64(row, 6)));
+                                              (json_int_t)ls_statement_f64(row, 6), "energy",
+                                              (json_int_t)ls_statement_f64(row, 7)));
     }
     ls_statement_finish(row);
     if (status != LS_OK) {

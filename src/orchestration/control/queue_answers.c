@@ -18,11 +18,12 @@ static json_t *money(const ls_controller *c, uint64_t device_ms)
 
 json_t *ls_answers_usage_json(const ls_controller *c, ls_usage usage)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "allocated_h", hours(usage.allocated_device_ms),
-                     "idle_h", hours(usage.idle_device_ms), "waiting_h", hours(usage.waiting_device_ms),
-                     "lost_h", hours(usage.lost_device_ms), "cost", money(c, usage.allocated_device_ms),
-                     "idle_cost", money(c, usage.idle_device_ms), "lost_cost",
-                     money(c, usage.lost_device_ms));
+    json_t *energy = usage.energy_mj > 0 ? json_real(1e-3 * (double)usage.energy_mj) : json_null();
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "energy_j", energy, "allocated_h",
+                     hours(usage.allocated_device_ms), "idle_h", hours(usage.idle_device_ms), "waiting_h",
+                     hours(usage.waiting_device_ms), "lost_h", hours(usage.lost_device_ms), "cost",
+                     money(c, usage.allocated_device_ms), "idle_cost", money(c, usage.idle_device_ms),
+                     "lost_cost", money(c, usage.lost_device_ms));
 }
 
 /* ---- nodes ---- */
@@ -62,6 +63,51 @@ static const char *state_of(const ls_controller *c, uint32_t node, uint32_t used
     return !c->node_is_up[node] ? "down" : !is_drained ? "up" : used > 0 ? "draining" : "drained";
 }
 
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* The job that has a device of the first node; NULL: none has. */
+static const ls_job *holder_of(const ls_controller *c, uint32_t device)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const ls_job *job = c->entries[i]->job;
+        for (uint32_t k = 0; k < job->share_count; k++) {
+            const uint32_t place = job->shares[k].node;
+            const ls_job_place *at = place < c->place_count ? &c->places[place] : NULL;
+            if (at && at->node == 0 && device >= at->first && device < at->first + at->devices &&
+                (job->shares[k].devices >> (device - at->first) & 1)) {
+                return job;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* What the devices of the first node report now. */
+static json_t *readings_json(const ls_controller *c)
+{
+    uint32_t count = 0;
+    json_t *list = json_array();
+    const ls_engine_calls *calls = c->engine->calls;
+    const ls_engine_device *devices = calls->devices ? calls->devices(c->engine, &count) : NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const ls_engine_device *d = &devices[i];
+        const ls_job *job = holder_of(c, i);
+        json_array_append_new(
+            list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "device", (int)i, "job",
+                            job ? json_integer((json_int_t)job->id) : json_null(), "account",
+                            job ? json_string(job->account) : json_null(), "utilization",
+                            number_or_null(d->utilization), "memory_bytes", number_or_null(d->memory_bytes),
+                            "memory_max_bytes", number_or_null(d->memory_max_bytes), "power_w",
+                            number_or_null(d->power_w), "temperature_c", number_or_null(d->temperature_c),
+                            "throttled", number_or_null(d->is_throttled), "ecc_errors",
+                            number_or_null(d->ecc_errors)));
+    }
+    return list;
+}
+
 ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json_t *arguments)
 {
     (void)arguments;
@@ -70,12 +116,13 @@ ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json
         const ls_engine_node *node = &c->nodes[i];
         json_t *jobs = json_array();
         const uint32_t used = count_used(c, i, caller, jobs);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o}",
-                                              "node", node->name, "state", state_of(c, i, used), "kind",
-                                              node->kind, "devices", (int)node->devices, "used", (int)used,
-                                              "leaf", (int)node->leaf, "spine", (int)node->spine, "cpus",
-                                              (int)node->cpus, "memory_mib", (int)node->memory_mib, "spot",
-                                              (int)node->spot, "jobs", jobs));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o}",
+                                        "node", node->name, "state", state_of(c, i, used), "kind", node->kind,
+                                        "devices", (int)node->devices, "used", (int)used, "leaf",
+                                        (int)node->leaf, "spine", (int)node->spine, "cpus", (int)node->cpus,
+                                        "memory_mib", (int)node->memory_mib, "spot", (int)node->spot, "jobs",
+                                        jobs, "readings", i == 0 ? readings_json(c) : json_array()));
     }
     return (ls_answer){200, json_pack("{s:s, s:o}", "engine", c->engine->calls->name, "nodes", list), 0};
 }
@@ -169,6 +216,7 @@ static void add_live_jobs(const ls_controller *c, json_t *rows)
         add_to(row, "idle", (json_int_t)usage.idle_device_ms);
         add_to(row, "waiting", (json_int_t)usage.waiting_device_ms);
         add_to(row, "lost", (json_int_t)usage.lost_device_ms);
+        add_to(row, "energy", (json_int_t)usage.energy_mj);
     }
 }
 
@@ -185,7 +233,7 @@ static json_t *finished_rows(const ls_controller *c, const json_t *rows, const c
         const json_t *row = json_array_get(rows, i);
         const char *of = json_string_value(json_object_get(row, "user"));
         const ls_usage usage = {sum_of(row, "allocated"), sum_of(row, "idle"), sum_of(row, "waiting"),
-                                sum_of(row, "lost")};
+                                sum_of(row, "lost"), sum_of(row, "energy")};
         if (user && strcmp(of, user) != 0) {
             continue;
         }
@@ -194,12 +242,22 @@ static json_t *finished_rows(const ls_controller *c, const json_t *rows, const c
         json_object_set(item, "user", json_object_get(row, "user"));
         json_object_set(item, "jobs", json_object_get(row, "jobs"));
         json_array_append_new(list, item);
-        total->allocated_device_ms += usage.allocated_device_ms;
-        total->idle_device_ms += usage.idle_device_ms;
-        total->waiting_device_ms += usage.waiting_device_ms;
-        total->lost_device_ms += usage.lost_device_ms;
+        ls_usage_add(total, &usage);
     }
     return list;
+}
+
+/* What the machine has used since its energy is counted, by jobs of all accounts and by none. */
+static json_t *machine_json(const ls_controller *c)
+{
+    uint64_t free_mj = (uint64_t)json_integer_value(json_object_get(c->upkeep, "free_energy_mj"));
+    uint64_t sum_mj = free_mj;
+    for (uint32_t i = 0; i < c->account_count; i++) {
+        sum_mj += c->accounts[i]->account.energy_mj;
+    }
+    return sum_mj > 0 ? json_pack("{s:f, s:f}", "energy_j", 1e-3 * (double)sum_mj, "free_energy_j",
+                                  1e-3 * (double)free_mj)
+                      : json_null();
 }
 
 static ls_answer usage_answer(const ls_controller *c, json_t *list, ls_usage total)
@@ -207,9 +265,9 @@ static ls_answer usage_answer(const ls_controller *c, json_t *list, ls_usage tot
     json_t *price =
         c->settings.price_per_device_h > 0.0 ? json_real(c->settings.price_per_device_h) : json_null();
     return (ls_answer){200,
-                       json_pack("{s:o, s:o, s:o, s:s, s:o}", "accounts", list, "total",
-                                 ls_answers_usage_json(c, total), "price_per_device_h", price, "currency",
-                                 c->settings.currency, "foresight", ls_foresight_summary(c)),
+                       json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "machine", machine_json(c), "accounts",
+                                 list, "total", ls_answers_usage_json(c, total), "price_per_device_h", price,
+                                 "currency", c->settings.currency, "foresight", ls_foresight_summary(c)),
                        0};
 }
 
@@ -249,10 +307,7 @@ ls_answer ls_answers_usage(ls_controller *c, const ls_caller *caller, const json
         json_object_set_new(item, "jobs", json_integer((json_int_t)account->jobs));
         add_month(c, account, item);
         json_array_append_new(list, item);
-        total.allocated_device_ms += usage.allocated_device_ms;
-        total.idle_device_ms += usage.idle_device_ms;
-        total.waiting_device_ms += usage.waiting_device_ms;
-        total.lost_device_ms += usage.lost_device_ms;
+        ls_usage_add(&total, &usage);
     }
     return usage_answer(c, list, total);
 }
@@ -310,12 +365,12 @@ static json_t *status_json(const ls_controller *c)
     for (int i = 0; i < 3; i++) {
         json_object_set_new(priorities, ls_priority_name((ls_priority)i), json_integer(waiting[i]));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:f, s:i, s:i, s:i, s:i, s:o, s:o, s:O}", "version",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:f, s:i, s:i, s:i, s:i, s:o, s:o, s:o}", "version",
                      LS_VERSION, "engine", c->engine->calls->name, "order", c->settings.order, "states",
                      states, "waiting", priorities, "devices_wanted", (json_int_t)asked, "waits_s",
                      c->time_s - oldest_s, "devices", (int)c->device_count, "devices_used", (int)used,
                      "devices_idle", (int)idle, "nodes", (int)c->node_count, "paused",
-                     ls_answers_text(c->paused), "reserved", reserved_json(c), "upkeep", c->upkeep);
+                     ls_answers_text(c->paused), "reserved", reserved_json(c), "upkeep", ls_upkeep_shown(c));
 }
 
 ls_answer ls_answers_status(ls_controller *c, const ls_caller *caller, const json_t *arguments)

@@ -573,6 +573,7 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
     const ls_engine_report whole = with_error(c, told), *report = &whole;
     ls_job *job = entry->job;
     job->exit_code = report->exit_code;
+    ls_usage_energy(c, entry, report->energy_mj);
     if (report->result.step > 0) {
         job->result = report->result;
     }
@@ -704,6 +705,10 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
     ls_engine_report here = *told, *report = &here; /* by the clock of the queue */
     here.time_s -= told->time_s > 0.0 ? c->ahead_s : 0.0;
     here.starts_s -= told->starts_s > 0.0 ? c->ahead_s : 0.0;
+    if (report->kind == LS_ENGINE_FREE_ENERGY) {
+        ls_usage_energy(c, NULL, report->energy_mj);
+        return;
+    }
     if (report->kind == LS_ENGINE_NODE) {
         node_changed(c, report);
         return;
@@ -741,6 +746,7 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
         break;
     case LS_ENGINE_ACTIVITY:
         ls_alerts_activity(c, entry, report->busy_permille);
+        ls_usage_energy(c, entry, report->energy_mj);
         ls_usage_activity(c, entry, report->busy_permille);
         break;
     case LS_ENGINE_ALERT:
@@ -750,6 +756,7 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
         waits(c, entry, report);
         break;
     case LS_ENGINE_NODE:
+    case LS_ENGINE_FREE_ENERGY:
         break;
     }
 }

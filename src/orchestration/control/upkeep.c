@@ -4,7 +4,7 @@
  * maintenance. Nothing of this is told to jobs that run, except that maintenance stops them.
  *
  *   {"paused": NOTE or null, "drained": {NODE: NOTE}, "maintenance": [NOTE with "window", "begin",
- *    "end"]}         NOTE: {"by", "since", "reason"}
+ *    "end"], "free_energy_mj"?: used by no job (usage.c)}   NOTE: {"by", "since", "reason"}
  *
  * This object is the state: the store keeps it as it is, and status shows it.
  */
@@ -120,9 +120,16 @@ json_t *ls_upkeep_new(void)
 
 /* ---- what the verbs share ---- */
 
+json_t *ls_upkeep_shown(const ls_controller *c)
+{
+    json_t *shown = json_deep_copy(c->upkeep);
+    json_object_del(shown, "free_energy_mj"); /* usage shows it */
+    return shown;
+}
+
 static ls_answer answer_of(const ls_controller *c)
 {
-    return (ls_answer){200, json_deep_copy(c->upkeep), 0};
+    return (ls_answer){200, ls_upkeep_shown(c), 0};
 }
 
 /* Whether the caller may do this here. scontrol: the command of Slurm that does it there. */

@@ -57,6 +57,7 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     job->idle_device_ms += usage.idle_device_ms;
     job->waiting_device_ms += usage.waiting_device_ms;
     job->lost_device_ms += usage.lost_device_ms;
+    job->energy_mj += usage.energy_mj;
     ls_account_entry *account = account_of(c, job);
     if (!account) {
         return;
@@ -65,6 +66,7 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     account->account.idle_device_ms += usage.idle_device_ms;
     account->account.waiting_device_ms += usage.waiting_device_ms;
     account->account.lost_device_ms += usage.lost_device_ms;
+    account->account.energy_mj += usage.energy_mj;
     account->is_changed = true;
     ls_policy_usage past;
     for (uint32_t i = 0; c->policy && i < c->account_count; i++) {
@@ -187,6 +189,31 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille
     }
 }
 
+/* What no job has used is kept among the upkeep, and written with the next row of it. */
+void ls_usage_energy(ls_controller *c, ls_entry *entry, uint64_t energy_mj)
+{
+    if (energy_mj == 0) {
+        return;
+    }
+    if (entry) {
+        book(c, entry, (ls_usage){.energy_mj = energy_mj});
+        ls_controller_touch(c, entry);
+        c->upkeep_is_changed = true; /* so that both parts are of the same time */
+        return;
+    }
+    const json_int_t before = json_integer_value(json_object_get(c->upkeep, "free_energy_mj"));
+    json_object_set_new(c->upkeep, "free_energy_mj", json_integer(before + (json_int_t)energy_mj));
+}
+
+void ls_usage_add(ls_usage *sum, const ls_usage *more)
+{
+    sum->allocated_device_ms += more->allocated_device_ms;
+    sum->idle_device_ms += more->idle_device_ms;
+    sum->waiting_device_ms += more->waiting_device_ms;
+    sum->lost_device_ms += more->lost_device_ms;
+    sum->energy_mj += more->energy_mj;
+}
+
 /* ---- until now ---- */
 
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out)
@@ -203,7 +230,7 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
     ls_usage usage = {job->allocated_device_ms, job->idle_device_ms, job->waiting_device_ms,
-                      job->lost_device_ms};
+                      job->lost_device_ms, job->energy_mj};
     uint32_t devices = 0;
     double booked_s = 0.0;
     if (ls_usage_unbooked(c, job, &devices, &booked_s)) {
@@ -217,7 +244,7 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account)
 {
     ls_usage sum = {account->allocated_device_ms, account->idle_device_ms, account->waiting_device_ms,
-                    account->lost_device_ms};
+                    account->lost_device_ms, account->energy_mj};
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
         if (ls_job_state_is_final(job->state) || strcmp(job->account, account->name) != 0) {

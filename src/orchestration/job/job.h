@@ -134,6 +134,7 @@ typedef struct ls_job_spec {
     uint32_t threads;                     /* threads per rank; 0: the file does not say */
     /* steps of a training run; 0: not known before it has read its data */
     uint64_t steps;
+    uint64_t step_tokens;    /* tokens of a training step; 0: not known */
     uint32_t ranks_per_node; /* 0: any */
     uint32_t cpus_per_rank, memory_mib_per_rank;
     ls_nearness required, preferred;
@@ -258,8 +259,9 @@ typedef struct ls_job {
     double price_usd;
     /* up to booked_s (orchestration/control/usage.c) */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
-    char *text;       /* from malloc: the last word about it, for people; NULL: none */
-    char *engine_ref; /* from malloc: the engine's name for it; NULL: none */
+    uint64_t energy_mj; /* millijoules used; 0: not known */
+    char *text;         /* from malloc: the last word about it, for people; NULL: none */
+    char *engine_ref;   /* from malloc: the engine's name for it; NULL: none */
 } ls_job;
 
 /* A new job; takes over `request`. LS_ERR_INVALID as ls_job_spec_parse; the request is then

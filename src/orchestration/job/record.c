@@ -59,6 +59,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"idle", job->idle_device_ms},
         {"waiting", job->waiting_device_ms},
         {"lost", job->lost_device_ms},
+        {"energy", job->energy_mj},
         {"step", job->step},
         {"steps", job->steps},
         {"hold", job->hold},
@@ -280,6 +281,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->idle_device_ms = read_u64(&r, "idle", INT64_MAX);
     job->waiting_device_ms = read_u64(&r, "waiting", INT64_MAX);
     job->lost_device_ms = read_u64(&r, "lost", INT64_MAX);
+    job->energy_mj = read_u64(&r, "energy", INT64_MAX);
     ls_job_set_text(job, read_text(&r, "text", NULL));
     ls_job_set_engine_ref(job, read_text(&r, "engine_ref", NULL));
     return r.status;

@@ -276,6 +276,7 @@ static ls_status read_ranks(const json_t *request, const ls_run_file *run, ls_jo
     }
     spec->threads = run->train.threads != LS_AUTO_U64 ? (uint32_t)run->train.threads : 0;
     spec->steps = run->train.steps != LS_AUTO_U64 && run->train.epochs == 0.0 ? run->train.steps : 0;
+    spec->step_tokens = run->model.context != LS_AUTO_U64 ? run->train.global_batch * run->model.context : 0;
     spec->leaves = run->train.leaves <= LS_JOB_RANKS_MAX ? (uint32_t)run->train.leaves : 0;
     if (job->elastic && crew == 1 && !is_open) { /* crews come and go as a whole */
         const uint64_t most = job->max_ranks < run->train.leaves ? job->max_ranks : run->train.leaves;

@@ -210,7 +210,7 @@ static inline ls_env *env_of(const track *t)
     return t->engine->settings.env;
 }
 
-/* Delivers a report from the event loop, never during an order: about the machine, and about a job. */
+/* Deliver a report from the event loop, never during an order: about the machine, about a job. */
 void ls_local_report(local_engine *e, ls_engine_report value);
 void ls_track_report(track *t, ls_engine_report value);
 /* The same for ENDED or NEVER, once per track, and not before everything of the job has been

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -707,6 +708,70 @@ static void engine_gives_back_what_could_not_start_for_now(void **state)
     ls_job_destroy(other);
 }
 
+/* ---- energy ---- */
+
+static void set_counter(const char *name, uint64_t value)
+{
+    char path[192], draft[200];
+    snprintf(path, sizeof path, "%s/power/intel-rapl:0/%s", home, name);
+    snprintf(draft, sizeof draft, "%s.new", path);
+    FILE *file = fopen(draft, "we");
+    assert_non_null(file);
+    fprintf(file, "%" PRIu64 "\n", value);
+    fclose(file);
+    assert_int_equal(rename(draft, path), 0);
+}
+
+/* Millijoules in the reports about a job; 0: those that no job used. */
+static uint64_t energy_told(uint64_t job)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < report_count; i++) {
+        sum += reports[i].job == job ? reports[i].energy_mj : 0;
+    }
+    return sum;
+}
+
+static void wait_for_energy(uint64_t job, uint64_t energy_mj)
+{
+    for (int round = 0; round < 600 && energy_told(job) < energy_mj; round++) {
+        poll_for(0.1);
+        report_count = report_count < REPORTS_MAX ? report_count : REPORTS_MAX - 1;
+    }
+    assert_int_equal(energy_told(job), energy_mj);
+}
+
+/* One of four devices: a quarter is the job's as long as it runs, and what is left no one's. */
+static void engine_divides_energy(void **state)
+{
+    (void)state;
+    char path[128];
+    close_engine();
+    snprintf(path, sizeof path, "%s/power", home);
+    assert_int_equal(mkdir(path, 0700), 0);
+    setenv("LOCKSTEP_POWERCAP", path, 1);
+    snprintf(path, sizeof path, "%s/power/intel-rapl:0", home);
+    assert_int_equal(mkdir(path, 0700), 0);
+    set_counter("max_energy_range_uj", 20000000);
+    set_counter("energy_uj", 1000000);
+    open_engine(0.5);
+    unsetenv("LOCKSTEP_POWERCAP");
+    ls_job *job = make_job(1, "exec sleep 600");
+    engine->calls->start(engine, job);
+    wait_for(LS_ENGINE_STARTED, 1);
+    set_counter("energy_uj", 9000000);
+    wait_for_energy(1, 2000);
+    wait_for_energy(0, 6000);
+    set_counter("energy_uj", 13000000);
+    engine->calls->stop(engine, job, LS_STOP_KILL);
+    wait_for(LS_ENGINE_ENDED, 1);
+    assert_int_equal(energy_told(1), 3000);
+    set_counter("energy_uj", 1000000); /* it began anew: 7 J to its end, and 1 J */
+    wait_for_energy(0, 6000 + 3000 + 8000);
+    assert_int_equal(energy_told(1), 3000);
+    ls_job_destroy(job);
+}
+
 /* ---- devices ---- */
 
 /* A stand-in for the library of the driver: two devices whose utilisation is in a file. */
@@ -723,7 +788,19 @@ static const char stub_text[] =
     "    FILE *file = fopen(getenv(\"LS_TEST_GPUS\"), \"r\"); unsigned all[2] = {0};\n"
     "    if (!file) return 3;\n"
     "    int got = fscanf(file, \"%u %u\", &all[0], &all[1]); fclose(file);\n"
-    "    use[0] = all[*(int *)device]; return got == 2 ? 0 : 3; }\n";
+    "    use[0] = all[*(int *)device]; return got == 2 ? 0 : 3; }\n"
+    "int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *ram) { ram[0] = 1 << 30; ram[2] = 1 << "
+    "20; "
+    "return 0; }\n"
+    "int nvmlDeviceGetPowerUsage(void *device, unsigned *mw) { *mw = *(int *)device ? 0 : 100000; return 0; "
+    "}\n"
+    "int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) { *celsius = 40 + *(int "
+    "*)device; return 0; }\n"
+    "int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) { *reasons = "
+    "*(int *)device ? 0x40 : 1; return 0; }\n"
+    "int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *count) { "
+    "return "
+    "3; }\n";
 
 /* Builds it, and starts this program again with it in the path of libraries; without a compiler,
  * the case is skipped. */
@@ -768,6 +845,27 @@ static ls_job *start_on(uint64_t id, uint64_t devices, uint32_t ranks)
     return job;
 }
 
+static void engine_reads_sensors(void)
+{
+    uint32_t count = 0;
+    const ls_engine_device *devices = engine->calls->devices(engine, &count);
+    assert_int_equal(count, 2);
+    assert_float_equal(devices[0].utilization, 0.7, 1e-9);
+    assert_float_equal(devices[0].memory_bytes, 1048576.0, 0.0);
+    assert_float_equal(devices[0].memory_max_bytes, 1073741824.0, 0.0);
+    assert_float_equal(devices[0].power_w, 100.0, 0.0);
+    assert_float_equal(devices[1].temperature_c, 41.0, 0.0);
+    assert_float_equal(devices[0].is_throttled, 0.0, 0.0);
+    assert_float_equal(devices[1].is_throttled, 1.0, 0.0);
+    assert_true(isnan(devices[0].ecc_errors)); /* it does not report them */
+    /* 100 W of the first one are its job's; the other device has no power */
+    for (int round = 0; round < 240 && energy_told(1) == 0; round++) {
+        poll_for(0.5);
+    }
+    assert_true(energy_told(1) > 0);
+    assert_int_equal(energy_told(2), 0);
+}
+
 static void engine_asks_devices(void **state)
 {
     (void)state;
@@ -792,6 +890,7 @@ static void engine_asks_devices(void **state)
     }
     assert_int_equal(busiest(1), 700);
     assert_int_equal(busiest(2), 0);
+    engine_reads_sensors();
     /* its program may write later than its devices are sampled */
     char path[160], line[160] = "";
     snprintf(path, sizeof path, "%s/jobs/2/log", home);
@@ -873,6 +972,7 @@ int main(int count, char **words)
         cmocka_unit_test_setup_teardown(engine_tells_of_no_file_of_another, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_gives_back_what_could_not_start_for_now, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_asks_devices, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(engine_divides_energy, set_up, tear_down),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (getenv("LS_TEST_GPUS")) {
