@@ -71,10 +71,8 @@ static const ls_api_field job_only[] = {JOB};
            "number of devices of the job; overrides the run file"),                                          \
         IN(LS_API_BODY, "name", LS_API_STRING, 1, 128,                                                       \
            "name of the job; default: the name in the run file"),                                            \
-        TEXT_LIKE(                                                                                           \
-            false, "account", 1, 64, ACCOUNT_PATTERN,                                                        \
-            "account to charge; overrides job.account. Without either: the user's own account. The user "    \
-            "must be allowed to use it"),                                                                    \
+        TEXT_LIKE(false, "account", 1, 64, ACCOUNT_PATTERN,                                                  \
+                  "account to charge; overrides job.account; default: the user's own account"),              \
         PRIORITY(false, "priority",                                                                          \
                  "priority of the job; overrides job.priority. `high` needs an account that allows it"),     \
         IN(LS_API_BODY, "avoid", LS_API_STRINGS, 0, 4096,                                                    \
@@ -416,12 +414,10 @@ static const ls_api_field sweep_of_out[] = {
     OUT("full_steps", LS_API_INTEGER, "steps of all jobs if none were stopped"),
     OUT("states", LS_API_OBJECT, "number of jobs that are active, paused, stopped, finished, failed"),
     OUT_OR_NULL("best", LS_API_OBJECT,
-                "{job, step, result, second, lead, lead_step}: the best job at the highest rung, and its "
-                "lead at the last rung that the second reached; null: no results"),
+                "{job, step, result, second, lead, lead_step}: the best job and its lead; null: none"),
     OUT("trials", LS_API_OBJECTS, "its jobs: {job, trial, state, step, result, results, set, why}"),
     OUT_OR_NULL("noise", LS_API_OBJECT,
-                "{deviation, step, seeds}: standard deviation of the metric between seeds of the same "
-                "settings; null: the sweep does not try several"),
+                "{deviation, step, seeds}: how results differ between seeds; null: there is one"),
 };
 static const ls_api_field blockers[] = {
     OUT("job", LS_API_INTEGER, "number of the job"),
@@ -550,9 +546,7 @@ static const ls_api_field node_rows[] = {
     OUT("used", LS_API_INTEGER, "number of devices of the node that jobs have"),
     OF("jobs", LS_API_OBJECTS, holders, "jobs that have devices of the node"),
     OUT("readings", LS_API_OBJECTS,
-        "what its GPUs report: {device, job, account, utilization, memory_bytes, memory_max_bytes, power_w, "
-        "temperature_c, "
-        "throttled, ecc_errors}, each may be null"),
+        "{device, job, account, utilization, memory_bytes, memory_max_bytes, power_w, ...} of its GPUs"),
 };
 static const ls_api_field nodes_out[] = {
     OUT("engine", LS_API_STRING, "local or slurm"),
@@ -591,9 +585,7 @@ static const ls_api_field reload_out[] = {
 static const ls_api_field usage_out[] = {
     OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
     OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
-    OUT_OR_NULL(
-        "machine", LS_API_OBJECT,
-        "{energy_j, free_energy_j}: joules measured, and those that no job used; null: none measured"),
+    OUT_OR_NULL("machine", LS_API_OBJECT, "{energy_j, free_energy_j} in joules; null: not measured"),
     OUT_OR_NULL("price_per_device_h", LS_API_NUMBER,
                 "price of one device for one hour; null: no price is set"),
     OUT("currency", LS_API_STRING, "currency of the price"),
