@@ -119,6 +119,10 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
     curl.easy_setopt(handle, CURLOPT_URL, request->url);
     curl.easy_setopt(handle, CURLOPT_CUSTOMREQUEST, request->method);
     curl.easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+    if (request->body) {
+        curl.easy_setopt(handle, CURLOPT_POSTFIELDSIZE, (long)request->body_bytes);
+        curl.easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
+    }
     curl.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1e3 * request->connect_timeout_s));
     curl.easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1e3 * request->timeout_s));
     curl.easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);

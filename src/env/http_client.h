@@ -22,9 +22,11 @@ enum { LS_HTTP_BODY_BYTES_MAX = 64 * 1024 }; /* limit of an answer; longer ones 
 struct ls_http_answer;
 
 typedef struct ls_http_request {
-    const char *method;                  /* "GET", "PUT"; without a body */
-    const char *url;                     /* http:// or https:// */
-    const char *const *headers;          /* "Name: value", ends with NULL; NULL: none */
+    const char *method;         /* "GET", "PUT", "POST" */
+    const char *url;            /* http:// or https:// */
+    const char *const *headers; /* "Name: value", ends with NULL; NULL: none */
+    const void *body;           /* borrowed; NULL: none */
+    size_t body_bytes;
     double connect_timeout_s, timeout_s; /* > 0; timeout_s is for the whole request */
     /* when it is not 0 the request is given up within a second; NULL: never */
     const _Atomic uint32_t *cancel;

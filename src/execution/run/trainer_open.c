@@ -376,6 +376,7 @@ static ls_status load_run(ls_trainer *trainer, ls_run_file *run_out)
         overrides[count++] = ls_arena_printf(&trainer->arena, "parallel.ranks=%" PRIu64, options->ranks);
     }
     LS_TRY(ls_run_file_load(options->config, overrides, count, &trainer->arena, run_out));
+    LS_TRY(ls_meter_open(&run_out->job, 1, 0.0, 0.0, &(ls_meter){0})); /* a cap needs a price */
     if (run_out->job.command.count > 0) {
         return ls_fail(
             LS_ERR_INVALID,

@@ -14,6 +14,7 @@
 #include "orchestration/daemon/forecast.h"
 #include "orchestration/daemon/home_lock.h"
 #include "orchestration/daemon/home_trust.h"
+#include "orchestration/daemon/messenger.h"
 #include "orchestration/daemon/own_log.h"
 #include "orchestration/daemon/queue_clock.h"
 #include "orchestration/daemon/reload.h"
@@ -31,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static const char homeless_text[] =
@@ -72,6 +74,8 @@ struct ls_daemon {
     ls_controller *controller;
     ls_api *api;
     ls_retention *retention;
+    ls_messenger *messenger;
+    bool told_disk;    /* that little space is left for its folder */
     uint64_t retry_ns; /* time before which nothing is written; 0: at once */
     ls_forecast_kept forecast;
     bool has_stopped;
@@ -250,6 +254,9 @@ static void was_written(ls_daemon *d, const ls_turn *turn)
         d->retry_ns = 0;
     }
     log_transitions(turn);
+    for (uint32_t i = 0; i < turn->alert_count; i++) {
+        ls_messenger_send(d->messenger, &turn->alerts[i]);
+    }
     for (uint32_t i = 0; i < turn->order_count; i++) {
         carry_out(d, &turn->orders[i]);
         ls_crash_point();
@@ -355,6 +362,9 @@ static ls_status read_settings_again(ls_daemon *d, json_t **answer_out)
     const ls_controller_settings settings = ls_daemon_controller_settings(&d->reload.file);
     ls_controller_configure(d->controller, &settings);
     ls_retention_configure(d->retention, d->reload.file.jobs_kept, d->reload.file.kept_s);
+    const ls_messenger_settings messages = ls_daemon_messenger_settings(&d->reload.file);
+    ls_messenger_configure(d->messenger, &messages);
+    d->settings.disk_bytes = d->reload.file.disk_bytes;
     return set_accounts(d);
 }
 
@@ -426,6 +436,26 @@ static void watch_home(ls_daemon *d)
     }
 }
 
+static void watch_disk(ls_daemon *d)
+{
+    struct statvfs disk;
+    char text[LS_ALERT_TEXT_BYTES];
+    const uint64_t least = d->settings.disk_bytes;
+    if (least == 0 || statvfs(d->home, &disk) != 0) {
+        return;
+    }
+    const uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (left < least && !d->told_disk) {
+        snprintf(text, sizeof text,
+                 "the disk of the queue's folder, %.160s, has only %" PRIu64 " MiB left, less than %" PRIu64
+                 " MiB (alerts.disk)",
+                 d->home, left >> 20, least >> 20);
+        ls_controller_alert(d->controller, LS_ALERT_DISK, text);
+        d->told_disk = true;
+    }
+    d->told_disk = d->told_disk && left < least + least / 8; /* not again for every freed block */
+}
+
 static void watch_clock(ls_daemon *d)
 {
     const double now_ahead_s = ls_queue_clock_ahead_s(&d->clock), moved_s = now_ahead_s - d->told_ahead_s;
@@ -446,6 +476,7 @@ static void keep_up(void *context)
     if (d->is_homeless) {
         return;
     }
+    watch_disk(d);
     if (d->has_own_log) {
         ls_own_log_keep(d->home);
     }
@@ -614,6 +645,10 @@ static ls_status open_all(ls_daemon *d)
     char config[LS_JOB_PATH_BYTES_MAX];
     LS_TRY(path_in(d, "config.yaml", config));
     LS_TRY(ls_reload_open(&d->reload, config));
+    const ls_messenger_settings messages = ls_daemon_messenger_settings(&d->settings);
+    LS_TRY(ls_messenger_check(&messages));
+    d->messenger = ls_messenger_create();
+    ls_messenger_configure(d->messenger, &messages);
     LS_TRY(open_engine(d));
     LS_TRY(open_controller(d));
     LS_TRY(open_api(d));
@@ -624,7 +659,9 @@ static ls_status open_all(ls_daemon *d)
 
 ls_status ls_daemon_check(const char *home, const ls_daemon_settings *settings)
 {
+    const ls_messenger_settings messages = ls_daemon_messenger_settings(settings);
     LS_TRY(ls_daemon_accounts_check(settings));
+    LS_TRY(ls_messenger_check(&messages));
     LS_TRY(ls_api_check(&(ls_api_settings){
         .home = home,
         .listen = settings->listen,
@@ -661,6 +698,7 @@ void ls_daemon_destroy(ls_daemon *d)
         ls_api_destroy(d->api);
     }
     ls_retention_destroy(d->retention);
+    ls_messenger_destroy(d->messenger);
     ls_controller_destroy(d->controller);
     if (d->engine) {
         d->engine->calls->destroy(d->engine);

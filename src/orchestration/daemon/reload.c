@@ -61,6 +61,8 @@ ls_status ls_reload_read(ls_reload *reload, const char *path, json_t **answer_ou
     ls_daemon_settings now;
     LS_TRY(ls_daemon_settings_load(path, &reload->arena, &now));
     LS_TRY(ls_daemon_accounts_check(&now));
+    const ls_messenger_settings messages = ls_daemon_messenger_settings(&now);
+    LS_TRY(ls_messenger_check(&messages));
     const ls_option_table *table = ls_daemon_settings_table();
     json_t *changed = json_array(), *restart = json_array();
     for (size_t i = 0; i < table->count; i++) {

@@ -12,6 +12,7 @@
 static const char *const engines[] = {"local", "slurm", NULL};
 static const char *const loopbacks[] = {"auto", "open", "token", NULL};
 static const char *const stricts[] = {"auto", "false", "own", "true", NULL};
+static const char *const formats[] = {"json", "slack", NULL};
 static const char *const orders[] = {"fair", "fifo", "fifo-skip", "easy", "sjf-oracle", "las", NULL};
 
 #define FIELD(name) .offset = offsetof(ls_daemon_settings, name)
@@ -47,6 +48,11 @@ static const ls_option options[] = {
     {.key = "alerts.utilisation", .type = LS_OPTION_F64, FIELD(busy_below), .default_text = "0.7", .min = 0, .max = 1, .help = "share of the time that the devices of a job should be busy; below it for as long as alerts.utilisation_for says there is an alert"},
     {.key = "alerts.utilisation_for", .type = LS_OPTION_DURATION, FIELD(busy_for_s), .default_text = "0", .min = 0, .max = 1e9, .help = "time over which alerts.utilisation is measured, such as 10m; 0: never"},
     {.key = "alerts.disk", .type = LS_OPTION_BYTES, FIELD(disk_bytes), .default_text = "1GiB", .min = 0, .max = 1e15, .help = "alert when the disk of the daemon\'s folder has less space left than this; 0: never"},
+    {.key = "alerts.webhook", .type = LS_OPTION_STRING, FIELD(webhook), .default_text = "\"\"", .value_name = "URL", .help = "address (http:// or https://) to which each alert is sent by POST; its path is a secret and appears in no log; \"\": none"},
+    {.key = "alerts.webhook_format", .type = LS_OPTION_CHOICE, FIELD(webhook_format), .default_text = "json", .choices = formats, .help = "form of what is sent: an object with all members of the alert (json), or a text for Slack and programs that take its messages (slack)"},
+    {.key = "alerts.webhook_secret", .type = LS_OPTION_STRING, FIELD(webhook_secret), .default_text = "\"\"", .value_name = "FILE", .help = "file whose first line is the secret that signs what is sent to the webhook (HMAC-SHA256, header X-Lockstep-Signature); \"\": it is not signed"},
+    {.key = "alerts.mail", .type = LS_OPTION_STRINGS, FIELD(mail), .default_text = "[]", .value_name = "ADDRESSES", .help = "mail addresses to which each alert is sent"},
+    {.key = "alerts.sendmail", .type = LS_OPTION_STRING, FIELD(sendmail), .default_text = "/usr/sbin/sendmail", .value_name = "FILE", .help = "program that sends mails, called as sendmail is: it reads the mail, with its head, from standard input"},
     {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "price of one device (a GPU, or a slot of a machine without GPUs) for one hour; 0: unknown, costs are not shown, and jobs with job.max_cost are refused"},
     {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "currency of money.price; job.max_cost and budgets are kept in USD only"},
     {.key = "access.loopback", .type = LS_OPTION_CHOICE, FIELD(loopback), .default_text = "auto", .choices = loopbacks, .help = "which processes of this machine may use the daemon over 127.0.0.1 without an access token, each as the user it runs as; auto: all, except that a daemon of root asks processes of root for a token; open: all; token: none. A daemon of an ordinary user never serves other users"},
@@ -122,6 +128,15 @@ ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *s
         .user_bytes_max = settings->user_bytes_max,
         .ended_max = (uint32_t)settings->ended_max,
     };
+}
+
+ls_messenger_settings ls_daemon_messenger_settings(const ls_daemon_settings *settings)
+{
+    return (ls_messenger_settings){.webhook = settings->webhook,
+                                   .format = (ls_webhook_format)settings->webhook_format,
+                                   .secret_file = settings->webhook_secret,
+                                   .mail = settings->mail,
+                                   .sendmail = settings->sendmail};
 }
 
 void ls_daemon_token_needs(const ls_daemon_settings *settings, bool *owner_out, bool *users_out)

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "orchestration/control/controller.h"
+#include "orchestration/daemon/messenger.h"
 #include "planning/hardware/calibration.h"
 
 #include <stdbool.h>
@@ -33,6 +34,9 @@ typedef struct ls_daemon_settings {
     double idle_s, idle_stop_s, idle_fraction, look_s;
     double stall_s, busy_below, busy_for_s; /* alerts */
     uint64_t disk_bytes;
+    const char *webhook, *webhook_secret, *sendmail;
+    int webhook_format; /* an ls_webhook_format */
+    ls_option_strings mail;
     double price;
     const char *currency;
     int strict_accounts; /* index into auto, false, own, true */
@@ -49,6 +53,7 @@ const ls_option_table *ls_daemon_settings_table(void);
 LS_MUST_CHECK ls_status ls_daemon_settings_load(const char *path, ls_arena *arena,
                                                 ls_daemon_settings *settings_out);
 
+ls_messenger_settings ls_daemon_messenger_settings(const ls_daemon_settings *settings);
 /* The part of the settings that concerns the controller. */
 ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *settings);
 
