@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# view: runs of this and other programs over HTTP, while they grow; metrics that are sent; a kill; hostile callers.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+
+write_text text.txt 300 1
+cat >run.yaml <<'EOF'
+name: tiny
+model: {family: llama, layers: 1, heads: 2, kv_heads: 1, width: 16, ffn: 32, context: 32}
+tokenizer: {kind: bytes}
+data: {train: [text.txt], validation_fraction: 0.1}
+train: {steps: 8, global_batch: 4, micro_batch: 4, seed: 3, optimizer: {kind: adamw, lr: 1.0e-2}}
+EOF
+expect 0 "$LOCKSTEP" train run.yaml --run-dir all/tiny --threads 1 || finish
+mkdir -p all/board all/text && cp all/tiny/tb/* all/board/
+
+expect 2 "$LOCKSTEP" view nowhere
+says "there is no folder nowhere"
+expect 2 "$LOCKSTEP" view run.yaml
+says "run.yaml is a file" "name run directories"
+expect 2 "$LOCKSTEP" view all --listen 0.0.0.0:0
+says "needs TLS"
+expect 0 python3 "$LS_SOURCE_DIR/tests/cli/run/view.py" "$LOCKSTEP" all || cat "$out"
+finish
