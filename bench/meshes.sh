@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x pipeline {1..4} x data {1,2,3}
-# that fits the ranks, with each schedule, and compares the hashes with those of one rank.
-# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [FAMILY ...]     families: gpt2 llama qwen3 (all)
+# that fits the ranks, with each schedule, and compares the hashes with those of one rank. Models with experts: expert {1,2,4} x pipeline x data.
+# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [FAMILY ...]     families: gpt2 llama qwen3 mixtral qwen3-moe (all)
 # Prints a line per family, and a line for each mesh whose hash differs or that fails; exit code 1 if there is one.
 set -u
 [ $# -ge 1 ] || { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     *) families+=("$1"); shift ;;
     esac
 done
-[ ${#families[@]} -gt 0 ] || families=(gpt2 llama qwen3)
+[ ${#families[@]} -gt 0 ] || families=(gpt2 llama qwen3 mixtral qwen3-moe)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -30,13 +30,20 @@ open("text.txt", "w").write(" ".join(random.choice("the cat sat on a mat and ran
 cut=
 "$lockstep" train --keys | grep -q train.sequence_cut && cut="sequence_cut: 2,"
 
+# has_experts FAMILY
+has_experts() { [ "$1" = mixtral ] || [ "$1" = qwen3-moe ]; }
+
 write_run() {
+    local pieces="tensor_cut: 4, $cut" experts=""
+    if has_experts "$1"; then
+        pieces="" experts=", experts: 8, experts_per_token: 2"
+    fi
     cat >"$1.yaml" <<YAML
 name: $1
-model: {family: $1, layers: 4, heads: 4, width: 32, ffn: 64, context: 32}
+model: {family: $1, layers: 4, heads: 4, width: 32, ffn: 64, context: 32$experts}
 tokenizer: {kind: bytes}
 data: {train: [text.txt]}
-train: {steps: 3, global_batch: 12, micro_batch: 1, leaves: 6, tensor_cut: 4, $cut optimizer: {lr: 1.0e-2}}
+train: {steps: 3, global_batch: 12, micro_batch: 1, leaves: 6, $pieces optimizer: {lr: 1.0e-2}}
 eval: {every_steps: 0}
 sample: {every_steps: 0}
 checkpoint: {every_steps: 0}
@@ -58,14 +65,19 @@ for family in "${families[@]}"; do
     write_run "$family"
     reference=$(hashes "$family" --ranks 1)
     count=0 equal=0
-    for tensor in 1 2 4; do for context in 1 ${cut:+2}; do for pipeline in 1 2 3 4; do for data in 1 2 3; do
-        ranks=$((tensor * context * pipeline * data))
-        [ $ranks -le "$most" ] || continue
+    tensors="1 2 4" contexts="1 ${cut:+2}" experts=1
+    if has_experts "$family"; then
+        tensors=1 contexts=1 experts="1 2 4"
+    fi
+    for tensor in $tensors; do for context in $contexts; do for expert in $experts; do for pipeline in 1 2 3 4; do for data in 1 2 3; do
+        ranks=$((tensor * context * expert * pipeline * data))
+        [ $ranks -le "$most" ] && [ $((expert * data)) -le 6 ] || continue
         schedules=1f1b
         [ $pipeline -eq 1 ] || schedules="1f1b zero-bubble"
         [ $pipeline -ne 2 ] || schedules+=" interleaved"
         for schedule in $schedules; do
             mesh=(--ranks $ranks --set parallel.tensor=$tensor --set parallel.pipeline=$pipeline --set parallel.schedule=$schedule)
+            [ $expert -eq 1 ] || mesh+=(--set parallel.expert=$expert)
             [ -z "$cut" ] || mesh+=(--set parallel.context=$context)
             got=$(hashes "$family" "${mesh[@]}")
             count=$((count + 1))
@@ -76,7 +88,7 @@ for family in "${families[@]}"; do
                 echo "$family ${mesh[*]}: $got instead of $reference"
             fi
         done
-    done; done; done; done
+    done; done; done; done; done
     echo "$family: $equal of $count meshes have the hash of one rank, ${reference:0:16}"
 done
 exit $failed

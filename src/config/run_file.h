@@ -212,9 +212,10 @@ enum { LS_RUN_CHUNKS = 2 };
 
 typedef struct ls_run_parallel {
     uint64_t ranks; /* auto: ls_run_file_ranks; at most leaves * tensor * context * pipeline */
-    uint64_t data;  /* auto: ranks / (tensor * context * pipeline) */
+    uint64_t data;  /* auto: ranks / (tensor * context * pipeline * expert) */
     /* auto, and schedule: chosen when a session opens (execution/run/mesh_choice.h) */
     uint64_t tensor, context, pipeline;
+    uint64_t expert;
     int schedule;  /* an ls_run_pipeline */
     uint64_t zero; /* stage 0 to 3 */
     bool shadow;   /* with zero 1 to 3: each host also keeps the shards of its neighbour's ranks */

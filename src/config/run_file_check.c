@@ -491,7 +491,7 @@ static uint64_t least_degree(uint64_t degree)
 static uint64_t model_ranks(const ls_run_parallel *parallel)
 {
     return least_degree(parallel->tensor) * least_degree(parallel->context) *
-           least_degree(parallel->pipeline);
+           least_degree(parallel->pipeline) * parallel->expert;
 }
 
 uint64_t ls_run_file_crew(const ls_run_file *run)
@@ -517,7 +517,48 @@ static ls_status check_context(const ls_run_file *run)
                : LS_OK;
 }
 
-/* How parallel.tensor, parallel.context and parallel.pipeline divide the model between ranks. */
+/* The largest power of two that is at most `most`. */
+static uint64_t largest_power(uint64_t most)
+{
+    uint64_t power = 1;
+    while (power <= most / 2) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* With model.from, once the family and the number of experts are known. */
+static ls_status check_expert(const ls_run_file *run)
+{
+    const ls_run_model *model = &run->model;
+    const uint64_t degree = run->parallel.expert;
+    if (degree > 1 && model->family != LS_FAMILY_COUNT && !ls_family_has_experts((ls_family)model->family)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.expert is %llu, but model.family %s has no experts; set it to 1, or set "
+                       "model.family to mixtral or qwen3-moe",
+                       number(degree), ls_family_name((ls_family)model->family));
+    }
+    if ((degree & (degree - 1)) != 0 || (model->experts > 0 && model->experts % degree != 0)) {
+        uint64_t possible = 1;
+        while (2 * possible <= degree && model->experts % (2 * possible) == 0) {
+            possible *= 2;
+        }
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.expert is %llu, but must be a power of two that divides the number of "
+                       "experts (model.experts is %llu); use %llu",
+                       number(degree), number(model->experts), number(possible));
+    }
+    if (degree > run->train.leaves) {
+        return ls_fail(LS_ERR_INVALID,
+                       "parallel.expert is %llu, but the batch of a step is divided into only %llu %s "
+                       "(train.leaves), and each of these ranks computes one of its own; use %llu",
+                       number(degree), number(run->train.leaves), run->train.leaves == 1 ? "share" : "shares",
+                       number(largest_power(run->train.leaves)));
+    }
+    return LS_OK;
+}
+
+/* How parallel.tensor, .context, .pipeline and .expert divide the model between ranks. */
 static ls_status check_mesh(const ls_run_file *run)
 {
     const ls_run_parallel *parallel = &run->parallel;
@@ -531,6 +572,7 @@ static ls_status check_mesh(const ls_run_file *run)
             number(tensor), number(cut), number(largest_divisor(cut, tensor)));
     }
     LS_TRY(check_context(run));
+    LS_TRY(check_expert(run));
     if (tensor > 1 && (cut & (cut - 1)) != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "train.tensor_cut is %llu, but must be a power of two where ranks share it "
@@ -547,12 +589,16 @@ static ls_status check_mesh(const ls_run_file *run)
                        interleaved ? "two with parallel.schedule: interleaved" : "one",
                        number(run->model.layers / chunks), interleaved ? ", or the schedule 1f1b" : "");
     }
-    if (tensor * stages > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
+    if (tensor * stages * parallel->expert > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%s is %llu, but a run that trains an adapter (adapter.kind) cannot divide its model "
                        "between ranks in this version; set it to 1: parallel.data divides the batch",
-                       tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
-                       number(tensor > 1 ? tensor : stages));
+                       tensor > 1   ? "parallel.tensor"
+                       : stages > 1 ? "parallel.pipeline"
+                                    : "parallel.expert",
+                       number(tensor > 1   ? tensor
+                              : stages > 1 ? stages
+                                           : parallel->expert));
     }
     return LS_OK;
 }
@@ -585,9 +631,10 @@ static ls_status check_ranks(const ls_run_file *run)
         return ls_fail(
             LS_ERR_INVALID,
             "parallel.ranks is %llu, but must be a multiple of parallel.tensor %llu * parallel.context "
-            "%llu * parallel.pipeline %llu, for example %llu",
+            "%llu * parallel.pipeline %llu * parallel.expert %llu, for example %llu",
             number(parallel->ranks), number(parallel->tensor), number(parallel->context),
-            number(parallel->pipeline), number((parallel->ranks / per_replica + 1) * per_replica));
+            number(parallel->pipeline), number(parallel->expert),
+            number((parallel->ranks / per_replica + 1) * per_replica));
     }
     if (job->min_ranks > parallel->ranks) {
         return ls_fail(
@@ -597,22 +644,24 @@ static ls_status check_ranks(const ls_run_file *run)
             number(parallel->ranks));
     }
     const uint64_t replicas = parallel->ranks / per_replica;
+    const uint64_t most = run->train.leaves / parallel->expert * per_replica;
     if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.data is %llu, but parallel.ranks %llu / (parallel.tensor %llu * "
-                       "parallel.context %llu * parallel.pipeline %llu) is %llu; set parallel.data to auto",
+                       "parallel.context %llu * parallel.pipeline %llu * parallel.expert %llu) is %llu; set "
+                       "parallel.data to auto",
                        number(parallel->data), number(parallel->ranks), number(parallel->tensor),
-                       number(parallel->context), number(parallel->pipeline), number(replicas));
+                       number(parallel->context), number(parallel->pipeline), number(parallel->expert),
+                       number(replicas));
     }
-    if (replicas > run->train.leaves) {
+    if (replicas * parallel->expert > run->train.leaves) {
         return ls_fail(
             LS_ERR_INVALID,
             "parallel.ranks is %llu, but the batch of a step is divided into only %llu %s (train.leaves), "
             "so that some ranks would have nothing to do; use at most %llu rank%s. To use more, set "
             "train.leaves to at least %llu in a new run: it can't change once a run has begun",
-            number(parallel->ranks), number(run->train.leaves), shares_word,
-            number(run->train.leaves * per_replica), plural(run->train.leaves * per_replica),
-            number(replicas));
+            number(parallel->ranks), number(run->train.leaves), shares_word, number(most), plural(most),
+            number(replicas * parallel->expert));
     }
     if (parallel->ranks > job->max_ranks) {
         return ls_fail(

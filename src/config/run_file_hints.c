@@ -39,6 +39,7 @@ const ls_option_hint ls_run_file_hints[] = {
     {"deepspeed zero_stage zero_optimization fsdp fsdp_config sharding_strategy zero3", "parallel.zero", "ZeRO stage 0 to 3"},
     {"tensor_parallel_size tensor_model_parallel_size tp_size tp", "parallel.tensor", "number of ranks that each layer is divided between"},
     {"context_parallel_size cp_size cp context_parallel_degree", "parallel.context", "number of ranks that each sequence is divided between"},
+    {"expert_parallel_size expert_model_parallel_size ep_size ep", "parallel.expert", "number of ranks that the experts of each layer are divided between"},
     {"pipeline_parallel_size pipeline_model_parallel_size pp_size pp", "parallel.pipeline", "number of pipeline stages"},
     /* model */
     {"hidden_size n_embd d_model dim embed_dim n_embed embedding_size model_dim", "model.width", ""},

@@ -7,11 +7,11 @@
 #include <string.h>
 
 enum {
-    LAYER_OPS_MAX = 20,
+    LAYER_OPS_MAX = 22,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 50,
-    /* forward 18, clones 16, backward 26 */
-    LAYER_STEPS_MAX = 60,
+    LAYER_VALUES_MAX = 54,
+    /* forward 20, clones 18, backward 28 */
+    LAYER_STEPS_MAX = 66,
     OUTER_MAX = 12
 };
 
@@ -209,7 +209,7 @@ static void add_norm_values(builder *b, int which, int32_t *normed, int32_t *mea
 /* Rows of the MLP: all experts' together. */
 static int64_t mlp_rows(const builder *b)
 {
-    return b->n * ls_model_config_mlp_rows(b->config);
+    return b->config->experts > 0 ? ls_plan_expert_rows(b->plan) : b->n;
 }
 
 static int32_t add_up_value(builder *b)
@@ -256,7 +256,7 @@ static layer_values add_backward_values(builder *b, const layer_values *forward)
         add_norm_values(b, 2, &v.normed_2, &v.mean_2, &v.rstd_2);
         v.activated = add_activated_value(b);
         if (b->config->experts > 0) {
-            v.experts.dispatched = ls_plan_expert_dispatched(b);
+            ls_plan_expert_dispatch_again(b, &v.experts);
         }
         for (int i = 0; i < LINEAR_COUNT; i++) {
             v.dropped[i] = LS_NONE;
@@ -641,6 +641,7 @@ ls_status ls_plan_build(ls_arena *arena, const ls_model_config *config, const ls
     plan.options.layer_count = options->layer_count > 0 ? options->layer_count : (uint32_t)config->layers;
     plan.options.workspaces = ls_plan_workspaces_or_estimates(options->workspaces);
     plan.options.tensor_degree = options->tensor_degree > 1 ? options->tensor_degree : 1;
+    plan.options.expert_degree = options->expert_degree > 1 ? options->expert_degree : 1;
     ls_plan_take_pieces(&plan);
     ls_plan_take_share(&plan);
 

@@ -130,6 +130,20 @@
  *
  *   arena   | piece 0 | piece 1 | ... | keys, values and their gradients, of all tokens |
  *
+ * Expert group. Its members compute different leaves side by side, and each has a run of the
+ * experts. A member routes its own tokens; LS_OP_TO_EXPERTS brings the rows of all members' visits
+ * to the experts that they visit, LS_OP_FROM_EXPERTS brings what the experts make of them back, and
+ * backward each does what the other does forward. A member's rows stay apart from the others', in
+ * the order in which it has them itself, so every product has the rows, and every sum the order, of
+ * a process alone; the gradient of an expert's weight goes into the buffer of the leaf whose tokens
+ * made it.
+ *
+ *   route -> dispatch -> TO_EXPERTS -> up -> swiglu -> down -> FROM_EXPERTS -> combine
+ *   (own tokens)                       (own experts)                           (own tokens)
+ *
+ * How many rows arrive is known only when they do. There is room for the most that can: all visits
+ * of all members' tokens to own experts.
+ *
  * Recompute. A value that is not kept is computed again during backward by a clone of its op, as
  * late as possible; the clone has values of its own, so that liveness stays simple. When a layer
  * recomputes anything, its backward steps belong to a second set of ops that read the clones'
@@ -185,6 +199,11 @@ typedef enum ls_op_kind {
      * the rows of dout 0 of all members; parameter: bias, which is added (its gradient is the
      * linear's) */
     LS_OP_SCATTER,
+    /* in an expert group: in 0, rows of the visits of own tokens -> out 0, those of the visits of
+     * all members' tokens to own experts, member by member; writes the second part of routes */
+    LS_OP_TO_EXPERTS,
+    /* in 0, rows of the visits to own experts -> out 0, those of the visits of own tokens */
+    LS_OP_FROM_EXPERTS,
     LS_OP_KIND_COUNT
 } ls_op_kind;
 
@@ -230,10 +249,12 @@ typedef struct ls_op {
     int64_t segment[3];
     bool segment_adapted[3]; /* adapter: this segment has one */
     int32_t low, dlow;       /* adapter; LS_NONE elsewhere */
-    int32_t routes;          /* ops of experts: compute/kernels/experts.h; LS_NONE elsewhere */
-    uint32_t site;           /* dropout: a number of its own in the model */
-    int64_t window;          /* attention */
-    int64_t chunk_rows;      /* head: tokens whose logits exist at once */
+    /* ops of experts: compute/kernels/experts.h; in an expert group then, for each member, where
+     * the rows of its visits to each own expert begin. LS_NONE elsewhere */
+    int32_t routes;
+    uint32_t site;      /* dropout: a number of its own in the model */
+    int64_t window;     /* attention */
+    int64_t chunk_rows; /* head: tokens whose logits exist at once */
     /* head, embedding: value with the head's part of a tied table's gradient; LS_NONE: none */
     int32_t dweight;
 } ls_op;
@@ -295,6 +316,9 @@ typedef struct ls_plan_options {
     uint32_t sequence_cut;
     /* members of the context group, which divides sequence_cut, and whose plan this is; 0: 1 */
     uint32_t context_degree, context_member;
+    /* members of the expert group, a power of two that divides the experts, and whose plan this is;
+     * 0: 1 */
+    uint32_t expert_degree, expert_member;
     ls_plan_workspaces workspaces;
     /* type of activations and their gradients: LS_F32, or LS_BF16 on a GPU */
     ls_dtype activations;
@@ -328,8 +352,8 @@ typedef struct ls_plan_context {
     int64_t own; /* of this member's pieces, packed; in a context group only */
 } ls_plan_context;
 
-/* Pieces that a sequence can be cut into, at most. */
-enum { LS_SEQUENCE_CUT_MAX = 8 };
+/* Pieces that a sequence can be cut into, and members of an expert group, at most. */
+enum { LS_SEQUENCE_CUT_MAX = 8, LS_EXPERT_DEGREE_MAX = 8 };
 
 typedef struct ls_plan {
     /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
@@ -410,6 +434,11 @@ int64_t ls_plan_token(const ls_plan *plan, uint32_t piece, int64_t row);
 /* Floats that a member gives to the others of its context group in step `step`; 0 without a group.
  * */
 uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step);
+
+/* Floats of this member that others of its expert group read in step `step`, if `crossing` rows go
+ * from it to others: these rows, to each the sizes of all blocks (8 bytes), and before the way to
+ * the experts in forward how many rows each expert gets (4 bytes). 0 without a group. */
+uint64_t ls_plan_visit_floats(const ls_plan *plan, uint32_t step, uint64_t crossing);
 
 /* Floats that step `step` exchanges with the members of the tensor group: the sizes of the sums,
  * and of what is gathered. 0 without a group. All members have the same steps. */

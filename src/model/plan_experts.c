@@ -3,31 +3,63 @@
  * stream. */
 #include "model/plan_layer.h"
 
+/* Visits of own tokens. */
 static int64_t rows_of(const builder *b)
 {
     return b->n * b->config->experts_per_token;
 }
 
-int32_t ls_plan_expert_dispatched(builder *b)
+/* A token visits an expert once. */
+int64_t ls_plan_expert_rows(const ls_plan *plan)
 {
-    return add_value(b, "dispatched", rows_of(b), b->config->width);
+    const ls_model_config *c = &plan->config;
+    const int64_t degree = plan->options.expert_degree, own = c->experts / degree;
+    const int64_t most = c->experts_per_token < own ? c->experts_per_token : own;
+    return degree * plan->rows * most;
+}
+
+static bool is_grouped(const builder *b)
+{
+    return b->plan->options.expert_degree > 1;
+}
+
+void ls_plan_expert_dispatch_again(builder *b, expert_values *v)
+{
+    const int64_t width = b->config->width;
+    v->dispatched = add_value(b, "dispatched", rows_of(b), width);
+    v->arrived = is_grouped(b) ? add_value(b, "arrived", ls_plan_expert_rows(b->plan), width) : v->dispatched;
 }
 
 expert_values ls_plan_expert_values(builder *b)
 {
     const ls_model_config *c = b->config;
     if (c->experts == 0) {
-        return (expert_values){LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE};
+        return (expert_values){LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE, LS_NONE};
     }
+    const int64_t members = is_grouped(b) ? b->plan->options.expert_degree : 0;
     expert_values v = {
         .scores = add_value(b, "expert scores", b->n, c->experts),
         .weights = add_float_value(b, "expert weights", b->n, c->experts_per_token),
-        .routes = add_value(b, "routes", 1, c->experts + 1 + 3 * rows_of(b)),
-        .dispatched = ls_plan_expert_dispatched(b),
-        .returned = add_value(b, "returned", rows_of(b), c->width),
+        .routes = add_value(b, "routes", 1, (1 + members) * (c->experts + 1) + 3 * rows_of(b)),
     };
+    ls_plan_expert_dispatch_again(b, &v);
+    v.returned = add_value(b, "returned", rows_of(b), c->width);
+    v.given = is_grouped(b) ? add_value(b, "given", ls_plan_expert_rows(b->plan), c->width) : v.returned;
     b->plan->values[v.routes].dtype = LS_I32;
     return v;
+}
+
+uint64_t ls_plan_visit_floats(const ls_plan *plan, uint32_t step, uint64_t crossing)
+{
+    LS_ASSERT(step < plan->step_count);
+    const ls_op_kind kind = plan->ops[plan->steps[step].op].kind;
+    const uint64_t degree = plan->options.expert_degree;
+    const bool tells = kind == LS_OP_TO_EXPERTS && plan->steps[step].phase == LS_PHASE_FORWARD;
+    if (kind != LS_OP_TO_EXPERTS && kind != LS_OP_FROM_EXPERTS) {
+        return 0;
+    }
+    return crossing * (uint64_t)plan->config.width +
+           (degree - 1) * (2 * degree + (tells ? (uint64_t)plan->config.experts + 1 : 0));
 }
 
 /* ---- ops ---- */
@@ -40,6 +72,12 @@ static int32_t add_routed(builder *b, ls_op_kind kind, const layer_values *v, in
     op_at(b, index)->out[0] = out;
     op_at(b, index)->routes = v->experts.routes;
     return index;
+}
+
+/* One that brings rows between members. */
+static int32_t add_visit(builder *b, ls_op_kind kind, const layer_values *v, int32_t in, int32_t out)
+{
+    return is_grouped(b) ? add_routed(b, kind, v, in, out) : LS_NONE;
 }
 
 static linear_ops add_expert_linear(builder *b, const layer_values *v, int32_t in, int32_t out,
@@ -58,11 +96,14 @@ void ls_plan_expert_ops(builder *b, const layer_values *v, const layer_parameter
     ops->experts.route = add_routed(b, LS_OP_ROUTE, v, e->scores, e->scores);
     op_at(b, ops->experts.route)->out[1] = e->weights;
     ops->experts.dispatch = add_routed(b, LS_OP_DISPATCH, v, v->normed_2, e->dispatched);
-    ops->linears[UP] = add_expert_linear(b, v, e->dispatched, v->up, p->up);
+    ops->experts.to_experts = add_visit(b, LS_OP_TO_EXPERTS, v, e->dispatched, e->arrived);
+    ops->linears[UP] = add_expert_linear(b, v, e->arrived, v->up, p->up);
     ops->activate = add_op(b, LS_OP_SWIGLU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
-    ops->linears[DOWN] = add_expert_linear(b, v, v->activated, e->returned, p->down);
+    op_at(b, ops->activate)->routes = is_grouped(b) ? e->routes : LS_NONE;
+    ops->linears[DOWN] = add_expert_linear(b, v, v->activated, e->given, p->down);
+    ops->experts.from_experts = add_visit(b, LS_OP_FROM_EXPERTS, v, e->given, e->returned);
     ops->experts.combine = add_routed(b, LS_OP_COMBINE, v, e->returned, v->down);
     op_at(b, ops->experts.combine)->in[1] = e->weights;
 }
@@ -76,15 +117,20 @@ int32_t ls_plan_expert_gradients(builder *b, const layer_values *v, const layer_
     const ls_model_config *c = b->config;
     const expert_values *e = &v->experts;
     const int32_t dweights = add_float_value(b, "d expert weights", b->n, c->experts_per_token);
-    const int32_t dactivated = add_value(b, "d activated", rows_of(b), c->expert_ffn);
+    const int64_t rows = ls_plan_expert_rows(b->plan);
+    const int32_t dgiven = is_grouped(b) ? add_value(b, "d given", rows, c->width) : e->returned;
+    const int32_t dactivated = add_value(b, "d activated", rows, c->expert_ffn);
     const int32_t ddispatched = add_value(b, "d dispatched", rows_of(b), c->width);
+    const int32_t darrived = is_grouped(b) ? add_value(b, "d arrived", rows, c->width) : ddispatched;
     const int32_t dscores = add_value(b, "d expert scores", b->n, c->experts);
     const int32_t dnormed = add_value(b, "d normed 2", b->n, c->width);
     set_pair(b, ops->experts.combine, e->returned, b->dstream);
     op_at(b, ops->experts.combine)->din[1] = dweights;
-    set_pair(b, ops->linears[DOWN].linear, dactivated, e->returned);
+    set_pair(b, ops->experts.from_experts, dgiven, e->returned);
+    set_pair(b, ops->linears[DOWN].linear, dactivated, dgiven);
     set_pair(b, ops->activate, v->up, dactivated);
-    set_pair(b, ops->linears[UP].linear, ddispatched, v->up);
+    set_pair(b, ops->linears[UP].linear, darrived, v->up);
+    set_pair(b, ops->experts.to_experts, ddispatched, darrived);
     set_pair(b, ops->experts.dispatch, dnormed, ddispatched);
     op_at(b, ops->experts.route)->din[0] = dscores;
     op_at(b, ops->experts.route)->dout[1] = dweights;
@@ -100,23 +146,28 @@ void ls_plan_expert_forward(builder *b, const layer_ops *ops, bool with_branch)
     add_step(b, LS_PHASE_FORWARD, ops->experts.router);
     add_step(b, LS_PHASE_FORWARD, ops->experts.route);
     add_step(b, LS_PHASE_FORWARD, ops->experts.dispatch);
+    add_step(b, LS_PHASE_FORWARD, ops->experts.to_experts);
     add_step(b, LS_PHASE_FORWARD, ops->linears[UP].linear);
     add_step(b, LS_PHASE_FORWARD, ops->activate);
     add_step(b, LS_PHASE_FORWARD, ops->linears[DOWN].linear);
+    add_step(b, LS_PHASE_FORWARD, ops->experts.from_experts);
     add_step(b, LS_PHASE_FORWARD, with_branch ? ops->experts.combine : LS_NONE);
 }
 
 void ls_plan_expert_backward(builder *b, const layer_ops *ops, bool lazily)
 {
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.combine);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.from_experts);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linears[DOWN].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[DOWN].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.dispatch : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.to_experts : LS_NONE);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linears[UP].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[UP].linear);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.to_experts);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.dispatch);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.route);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->experts.router);

@@ -15,6 +15,9 @@ ls_plan_workspaces ls_plan_workspaces_or_estimates(ls_plan_workspaces given);
 /* Leaves in the plan's configuration what its member of the tensor group computes. */
 void ls_plan_take_share(ls_plan *plan);
 
+/* The most rows that the experts of a plan can get: the visits of the tokens of all members. */
+int64_t ls_plan_expert_rows(const ls_plan *plan);
+
 /* Sets what a plan says about pieces of sequences: how many the process holds, and their rows. */
 void ls_plan_take_pieces(ls_plan *plan);
 

@@ -16,10 +16,13 @@ typedef struct expert_values {
     int32_t weights; /* of the experts that a token visits: (n, experts_per_token) */
     int32_t routes;
     int32_t dispatched, returned; /* rows as the experts take them, and as they give them back */
+    /* the same where the experts are; in an expert group those of all members' tokens */
+    int32_t arrived, given;
 } expert_values;
 
 typedef struct expert_ops {
     int32_t router, route, dispatch, combine;
+    int32_t to_experts, from_experts; /* LS_NONE without an expert group */
 } expert_ops;
 
 /* The values of one layer; with recompute there are two sets that share what is kept. */
@@ -131,8 +134,8 @@ void ls_plan_begin_backward(builder *b, const plan_ends *ends);
 /* Adds the values that a layer with experts has more than others; LS_NONE for those without. */
 expert_values ls_plan_expert_values(builder *b);
 
-/* Adds another value for the dispatched rows. */
-int32_t ls_plan_expert_dispatched(builder *b);
+/* Puts other values in the place of the dispatched rows, here and where the experts are. */
+void ls_plan_expert_dispatch_again(builder *b, expert_values *v);
 
 /* Adds the ops from the second norm to the MLP's branch. */
 void ls_plan_expert_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops);

@@ -159,6 +159,26 @@ static ls_status check_pieces(const ls_model_config *config, const ls_layout *la
                : LS_OK;
 }
 
+static ls_status check_expert_group(const ls_model_config *config, const ls_plan_options *o)
+{
+    const uint32_t degree = o->expert_degree;
+    if (config->experts == 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: parallel.expert is %u, but the model has no experts; set it to 1", degree);
+    }
+    if (degree > LS_EXPERT_DEGREE_MAX || (degree & (degree - 1)) != 0 || config->experts % degree != 0 ||
+        o->expert_member >= degree) {
+        return ls_fail(LS_ERR_INVALID,
+                       "plan: parallel.expert is %u (member %u); it must be a power of two up to %d that "
+                       "divides the number of experts, %lld",
+                       degree, o->expert_member, LS_EXPERT_DEGREE_MAX, (long long)config->experts);
+    }
+    return o->training && o->activations == LS_F32
+               ? LS_OK
+               : ls_fail(LS_ERR_UNSUPPORTED,
+                         "plan: parallel.expert is %u, which is for training on CPUs in fp32", degree);
+}
+
 ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *layout,
                                 const ls_plan_options *o)
 {
@@ -211,5 +231,6 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
     if (o->training && (o->sequence_cut > 1 || o->context_degree > 1)) {
         LS_TRY(check_pieces(config, layout, o));
     }
+    LS_TRY(o->expert_degree > 1 ? check_expert_group(config, o) : LS_OK);
     return o->tensor_degree > 1 ? check_group(layout, o) : LS_OK;
 }

@@ -57,7 +57,8 @@ static void saved_uses(const ls_op *op, use_list *list)
 {
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_ROTARY ||
         op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH ||
-        op->kind == LS_OP_GATHER || op->kind == LS_OP_SCATTER) {
+        op->kind == LS_OP_GATHER || op->kind == LS_OP_SCATTER || op->kind == LS_OP_TO_EXPERTS ||
+        op->kind == LS_OP_FROM_EXPERTS) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {
@@ -443,8 +444,18 @@ static void check_op_shapes(const ls_plan *plan, const ls_op *op)
         check_shape(plan, op->out[0], plan->own_rows, c->width);
         break;
     case LS_OP_EXPERT_LINEAR:
-        check_linear(plan, op, n * c->experts_per_token);
+        check_linear(plan, op, ls_plan_expert_rows(plan));
         break;
+    case LS_OP_TO_EXPERTS:
+    case LS_OP_FROM_EXPERTS: {
+        const int64_t own = n * c->experts_per_token, here = ls_plan_expert_rows(plan);
+        const bool to = op->kind == LS_OP_TO_EXPERTS;
+        check_shape(plan, op->in[0], to ? own : here, c->width);
+        check_shape(plan, op->out[0], to ? here : own, c->width);
+        check_shape(plan, op->din[0], to ? own : here, c->width);
+        check_shape(plan, op->dout[0], to ? here : own, c->width);
+        break;
+    }
     case LS_OP_DISPATCH:
     case LS_OP_COMBINE:
         check_shape(plan, op->in[0], op->kind == LS_OP_DISPATCH ? n : n * c->experts_per_token, c->width);

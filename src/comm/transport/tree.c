@@ -78,19 +78,29 @@ bool ls_tree_is_pair(uint32_t leaves, ls_leaf_range left, ls_leaf_range right)
 
 /* ---- adding up a range ---- */
 
-/* Pushes one leaf after another and merges complete pairs before each. Returns the final depth of
- * the stack; *deepest_out is the largest. */
-static uint32_t add_up(uint32_t leaves, ls_leaf_range range, ls_leaf_range *stack, uint32_t *deepest_out)
+ls_leaf_range ls_tree_next_node(uint32_t leaf, uint32_t past, uint32_t side)
 {
-    uint32_t depth = 0;
+    while (leaf % side != 0 || leaf + side > past) {
+        side /= 2;
+    }
+    return (ls_leaf_range){leaf, side};
+}
+
+/* Pushes one leaf, or node of `side` leaves, after another and merges complete pairs before each.
+ * Returns the final depth of the stack; *deepest_out is the largest. */
+static uint32_t add_up(uint32_t leaves, ls_leaf_range range, uint32_t side, ls_leaf_range *stack,
+                       uint32_t *deepest_out)
+{
+    uint32_t depth = 0, leaf = range.first;
     *deepest_out = 0;
-    for (uint32_t leaf = range.first; leaf < end_of(range); leaf++) {
+    while (leaf < end_of(range)) {
         while (depth >= 2 && ls_tree_is_pair(leaves, stack[depth - 2], stack[depth - 1])) {
             stack[depth - 2].count += stack[depth - 1].count;
             depth--;
         }
         LS_ASSERT(depth < LS_TREE_NODES_MAX);
-        stack[depth++] = (ls_leaf_range){leaf, 1};
+        stack[depth] = ls_tree_next_node(leaf, end_of(range), side);
+        leaf += stack[depth++].count;
         *deepest_out = depth > *deepest_out ? depth : *deepest_out;
     }
     return depth;
@@ -100,14 +110,15 @@ uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range)
 {
     ls_leaf_range stack[LS_TREE_NODES_MAX];
     uint32_t deepest = 0;
-    (void)add_up(leaves, range, stack, &deepest);
+    (void)add_up(leaves, range, 1, stack, &deepest);
     return deepest;
 }
 
-uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes_out[LS_TREE_NODES_MAX])
+uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, uint32_t side,
+                          ls_leaf_range nodes_out[LS_TREE_NODES_MAX])
 {
     uint32_t deepest = 0;
-    return add_up(leaves, range, nodes_out, &deepest);
+    return add_up(leaves, range, side, nodes_out, &deepest);
 }
 
 /* ---- programs ---- */

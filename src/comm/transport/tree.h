@@ -45,6 +45,11 @@ uint32_t ls_tree_cover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes
 /* Whether `left` and `right`, the node after it, are the two halves of one node. */
 bool ls_tree_is_pair(uint32_t leaves, ls_leaf_range left, ls_leaf_range right);
 
+/* The leaves from `leaf` on, before `past`, that a crew of which `side` members compute leaves side
+ * by side takes at once: the largest node of the tree that begins there with at most `side` leaves.
+ * side: a power of two. */
+ls_leaf_range ls_tree_next_node(uint32_t leaf, uint32_t past, uint32_t side);
+
 /* Gradient buffers that a rank needs to add up its range leaf by leaf when it merges each pair as
  * soon as it is complete: the largest number of sums held at once, including the leaf being
  * computed. For the whole tree this equals ls_tree_buffers (model/plan.h). */
@@ -57,9 +62,11 @@ uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range);
  * The rank adds up its range leaf by leaf and merges each pair as soon as it is complete, but
  * leaves the merges after its last leaf to the owner of the sum. So a gradient is final as soon as
  * the backward pass of the last leaf has written it, and the remaining merges are part of the
- * additions that the owner makes anyway.
+ * additions that the owner makes anyway. side: 1, or as in ls_tree_next_node, whose nodes then take
+ * the place of leaves.
  */
-uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes_out[LS_TREE_NODES_MAX]);
+uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, uint32_t side,
+                          ls_leaf_range nodes_out[LS_TREE_NODES_MAX]);
 
 /*
  * Writes the additions that turn `count` adjacent nodes, which together are [0, leaves), into the

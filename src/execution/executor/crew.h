@@ -10,8 +10,8 @@
  * crew decides what carries the bytes (shared memory: execution/parallel/crew_room.h). A process
  * that computes alone has no crew: a NULL pointer in ls_executor_batch.
  *
- * Order. All members of a group make the same calls of reduce, gather, gather_rows and
- * scatter_rows in the same order.
+ * Order. All members of a group make the same calls of reduce, gather, gather_rows,
+ * scatter_rows and exchange in the same order.
  * The n-th send of a stage to another on one way meets the n-th receive there; member i of a stage
  * talks to member i of the other.
  *
@@ -21,7 +21,8 @@
  *
  * Waits. Each call waits for the others at most until a deadline or a fence. Errors: LS_FENCED when
  * the team changes, LS_ERR_TIMEOUT with the ranks that did not come, LS_ERR_MISMATCH when members
- * call with other shapes. After an error the crew is not used again.
+ * call with other shapes or take other sizes than they are given. After an error the crew is not
+ * used again.
  *
  * Buffers are the caller's: float32 in host memory, rows of `values->stride` floats. They may be
  * reused when a call returns. No call allocates.
@@ -35,7 +36,13 @@
 #include <stddef.h>
 
 /* Which members take part in a sum or gather. */
-typedef enum ls_crew_group { LS_CREW_TENSOR, LS_CREW_CONTEXT, LS_CREW_GROUPS } ls_crew_group;
+typedef enum ls_crew_group { LS_CREW_TENSOR, LS_CREW_CONTEXT, LS_CREW_EXPERT, LS_CREW_GROUPS } ls_crew_group;
+
+/* Adjacent floats that a member gives to another, or takes from it. */
+typedef struct ls_crew_block {
+    float *data;
+    int64_t count;
+} ls_crew_block;
 
 typedef enum ls_crew_reduction { LS_CREW_SUM, LS_CREW_MAX } ls_crew_reduction;
 
@@ -48,6 +55,8 @@ typedef struct ls_crew {
     uint32_t tensor_degree, tensor_member;
     /* Of the context group: the same. */
     uint32_t context_degree, context_member;
+    /* Of the expert group, whose members compute different leaves: the same. */
+    uint32_t expert_degree, expert_member;
     uint32_t stages, stage;
 
     /* In place, over a group: all its members get the same bits. */
@@ -62,6 +71,9 @@ typedef struct ls_crew {
      * contiguous and do not overlap. */
     ls_status (*gather_rows)(void *context, const ls_tensor *own, const ls_tensor *all);
     ls_status (*scatter_rows)(void *context, const ls_tensor *values, const ls_tensor *own);
+    /* Between the members of the expert group: give[i] goes to member i, take[i] is filled by it.
+     * What one gives another must have the size that the other takes. */
+    ls_status (*exchange)(void *context, const ls_crew_block *give, const ls_crew_block *take);
     /* Sends to another stage. Returns when the values have been copied; that needs a wait only
      * while LS_CREW_SENDS_AHEAD values sent there on this way have not been received. */
     ls_status (*send)(void *context, ls_crew_way way, uint32_t to_stage, const ls_tensor *values);

@@ -483,15 +483,15 @@ static ls_status gelu_backward(ls_executor *e, const ls_op *op, const ls_executo
 static ls_status swiglu_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     (void)batch;
-    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
+    const ls_tensor x = ls_executor_visited(e, op, op->in[0]), y = ls_executor_visited(e, op, op->out[0]);
     return ls_swiglu_forward(e->queue, &x, &y);
 }
 
 static ls_status swiglu_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     (void)batch;
-    const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
-    const ls_tensor dx = ls_executor_value(e, op->din[0]);
+    const ls_tensor x = ls_executor_visited(e, op, op->in[0]), dy = ls_executor_visited(e, op, op->dout[0]);
+    const ls_tensor dx = ls_executor_visited(e, op, op->din[0]);
     return ls_swiglu_backward(e->queue, &x, &dy, &dx);
 }
 
@@ -572,6 +572,10 @@ static const struct {
                              {ls_executor_expert_linear_forward, ls_executor_expert_linear_backward_input,
                               ls_executor_expert_linear_backward_weight}},
     [LS_OP_COMBINE] = {"combine", {ls_executor_combine_forward, ls_executor_combine_backward, NULL}},
+    [LS_OP_TO_EXPERTS] = {"to experts",
+                          {ls_executor_to_experts_forward, ls_executor_to_experts_backward, NULL}},
+    [LS_OP_FROM_EXPERTS] = {"from experts",
+                            {ls_executor_from_experts_forward, ls_executor_from_experts_backward, NULL}},
     [LS_OP_ADAPTER] = {"adapter",
                        {ls_executor_adapter_forward, ls_executor_adapter_backward_input,
                         ls_executor_adapter_backward_weight}},

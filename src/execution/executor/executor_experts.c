@@ -77,38 +77,169 @@ ls_status ls_executor_combine_backward(ls_executor *e, const ls_op *op, const ls
     return ls_combine_backward(e->queue, &routes, &rows, &weights, &dy, &drows, &dweights);
 }
 
-/* ---- expert linears ---- */
+/* ---- the expert group ---- */
 
-/* The matrices of all experts as one. */
-static ls_tensor experts_view(const ls_executor *e, const ls_op *op, ls_flat from)
+static int64_t own_experts(const ls_executor *e)
 {
-    const int64_t rows = e->plan->config.experts * op->out_features;
-    return ls_executor_flat_view(e, from, op->weight, rows, op->in_features);
+    return e->plan->config.experts / e->plan->options.expert_degree;
 }
 
+/* Where the rows of member `of` begin at each expert, counted from its first row here; those of
+ * this process's experts, and the end of the last. */
+static int32_t *table_of(const ls_executor *e, const ls_op *op, uint32_t of)
+{
+    const ls_model_config *c = &e->plan->config;
+    int32_t *memory = (int32_t *)(void *)(e->arena + ls_plan_offset(e->plan, op->routes, e->slot));
+    return memory + ls_routes_count(e->rows, c->experts, c->experts_per_token) + of * (c->experts + 1);
+}
+
+/* The visits of one member's tokens to the experts of this process: rows [first, first + count) of
+ * what has arrived. */
+typedef struct visits {
+    ls_routes routes;
+    int64_t first, count;
+} visits;
+
+static visits visits_of(const ls_executor *e, const ls_op *op, uint32_t of)
+{
+    visits v = {.routes = routes_of(e, op)};
+    if (e->plan->options.expert_degree == 1) {
+        v.count = v.routes.tokens * v.routes.chosen;
+        return v;
+    }
+    for (uint32_t before = 0; before < of; before++) {
+        v.first += table_of(e, op, before)[own_experts(e)];
+    }
+    int32_t *table = table_of(e, op, of);
+    v.count = table[own_experts(e)];
+    v.routes = (ls_routes){.tokens = v.count, .experts = own_experts(e), .chosen = 1, .first = table};
+    return v;
+}
+
+ls_tensor ls_executor_visited(const ls_executor *e, const ls_op *op, int32_t value)
+{
+    const ls_tensor all = ls_executor_value(e, value);
+    if (op->routes == LS_NONE || e->plan->options.expert_degree == 1) {
+        return all;
+    }
+    const visits last = visits_of(e, op, e->plan->options.expert_degree - 1);
+    LS_ASSERT(last.first + last.count <= all.rows);
+    return ls_tensor_rows(all, 0, last.first + last.count);
+}
+
+/* Tells the members how many rows of their experts this one's tokens visit, and learns it from
+ * them. */
+static ls_status exchange_tables(ls_executor *e, const ls_op *op, const ls_crew *crew)
+{
+    const ls_plan_options *o = &e->plan->options;
+    const int64_t own = own_experts(e), before = o->expert_member * own;
+    const ls_routes routes = routes_of(e, op);
+    LS_ASSERT(crew && crew->expert_degree == o->expert_degree && crew->expert_member == o->expert_member);
+    LS_TRY(ls_queue_wait(e->queue));
+    LS_TRY(crew->gather(crew->context, LS_CREW_EXPERT, routes.first,
+                        (size_t)(routes.experts + 1) * sizeof *routes.first, table_of(e, op, 0)));
+    for (uint32_t of = 0; of < o->expert_degree; of++) {
+        int32_t *table = table_of(e, op, of);
+        const int32_t first = table[before];
+        for (int64_t i = 0; i <= own; i++) {
+            table[i] = table[before + i] - first;
+        }
+    }
+    return LS_OK;
+}
+
+/* Brings rows of value `here`, of the visits of own tokens, and rows of value `there`, of the
+ * visits to own experts, from one to the other. */
+static ls_status exchange_rows(ls_executor *e, const ls_op *op, const ls_crew *crew, int32_t here,
+                               int32_t there, bool to_experts)
+{
+    ls_crew_block own[LS_EXPERT_DEGREE_MAX], arrived[LS_EXPERT_DEGREE_MAX];
+    const ls_tensor of_tokens = ls_executor_value(e, here), of_experts = ls_executor_visited(e, op, there);
+    const ls_routes routes = routes_of(e, op);
+    for (uint32_t i = 0; i < e->plan->options.expert_degree; i++) {
+        const int32_t *first = routes.first + i * own_experts(e);
+        const visits v = visits_of(e, op, i);
+        own[i] = (ls_crew_block){(float *)of_tokens.data + first[0] * of_tokens.cols,
+                                 (first[own_experts(e)] - first[0]) * of_tokens.cols};
+        arrived[i] =
+            (ls_crew_block){(float *)of_experts.data + v.first * of_experts.cols, v.count * of_experts.cols};
+    }
+    LS_TRY(ls_queue_wait(e->queue));
+    return crew->exchange(crew->context, to_experts ? own : arrived, to_experts ? arrived : own);
+}
+
+ls_status ls_executor_to_experts_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    LS_TRY(exchange_tables(e, op, batch->crew));
+    return exchange_rows(e, op, batch->crew, op->in[0], op->out[0], true);
+}
+
+ls_status ls_executor_to_experts_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return exchange_rows(e, op, batch->crew, op->din[0], op->dout[0], false);
+}
+
+ls_status ls_executor_from_experts_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return exchange_rows(e, op, batch->crew, op->out[0], op->in[0], false);
+}
+
+ls_status ls_executor_from_experts_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    return exchange_rows(e, op, batch->crew, op->dout[0], op->din[0], true);
+}
+
+/* ---- expert linears ---- */
+
+/* The matrices of the experts of this process as one. */
+static ls_tensor experts_view(const ls_executor *e, const ls_op *op, ls_flat from)
+{
+    const int64_t rows = e->plan->config.experts * op->out_features, own = own_experts(e) * op->out_features;
+    const ls_tensor all = ls_executor_flat_view(e, from, op->weight, rows, op->in_features);
+    return ls_tensor_rows(all, e->plan->options.expert_member * own, own);
+}
+
+/* The rows of one member's visits. */
+static ls_tensor rows_of(const ls_executor *e, int32_t value, const visits *v)
+{
+    return ls_tensor_rows(ls_executor_value(e, value), v->first, v->count);
+}
+
+/* A product per member and expert, as each member would make it alone. */
 ls_status ls_executor_expert_linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_routes routes = routes_of(e, op);
     const ls_tensor weight = experts_view(e, op, ls_executor_weights(e, batch->weights));
-    const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
-    return ls_expert_linear_forward(e->queue, &routes, &weight, &x, &y);
+    for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
+        const visits v = visits_of(e, op, of);
+        const ls_tensor x = rows_of(e, op->in[0], &v), y = rows_of(e, op->out[0], &v);
+        LS_TRY(ls_expert_linear_forward(e->queue, &v.routes, &weight, &x, &y));
+    }
+    return LS_OK;
 }
 
 ls_status ls_executor_expert_linear_backward_input(ls_executor *e, const ls_op *op,
                                                    const ls_executor_batch *batch)
 {
-    const ls_routes routes = routes_of(e, op);
     const ls_tensor weight = experts_view(e, op, ls_executor_weights(e, batch->weights));
-    const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
-    return ls_expert_linear_backward_input(e->queue, &routes, &weight, &dy, &dx);
+    for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
+        const visits v = visits_of(e, op, of);
+        const ls_tensor dy = rows_of(e, op->dout[0], &v), dx = rows_of(e, op->din[0], &v);
+        LS_TRY(ls_expert_linear_backward_input(e->queue, &v.routes, &weight, &dy, &dx));
+    }
+    return LS_OK;
 }
 
 ls_status ls_executor_expert_linear_backward_weight(ls_executor *e, const ls_op *op,
                                                     const ls_executor_batch *batch)
 {
-    const ls_routes routes = routes_of(e, op);
-    const ls_tensor dweight = experts_view(e, op, ls_executor_gradients(batch));
-    const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
     LS_ASSERT(!e->plan->layout->parameters[op->weight].frozen);
-    return ls_expert_linear_backward_weight(e->queue, &routes, &x, &dy, &dweight, batch->accumulate);
+    for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
+        const visits v = visits_of(e, op, of);
+        const ls_flat gradients = {batch->member_gradients ? batch->member_gradients[of] : batch->gradients,
+                                   LS_F32};
+        const ls_tensor dweight = experts_view(e, op, gradients);
+        const ls_tensor x = rows_of(e, op->in[0], &v), dy = rows_of(e, op->dout[0], &v);
+        LS_TRY(ls_expert_linear_backward_weight(e->queue, &v.routes, &x, &dy, &dweight, batch->accumulate));
+    }
+    return LS_OK;
 }

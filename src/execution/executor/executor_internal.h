@@ -108,6 +108,20 @@ LS_MUST_CHECK ls_status ls_executor_expert_linear_backward_input(ls_executor *e,
 LS_MUST_CHECK ls_status ls_executor_expert_linear_backward_weight(ls_executor *e, const ls_op *op,
                                                                   const ls_executor_batch *batch);
 
+/* The phases of LS_OP_TO_EXPERTS and LS_OP_FROM_EXPERTS. */
+LS_MUST_CHECK ls_status ls_executor_to_experts_forward(ls_executor *e, const ls_op *op,
+                                                       const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_to_experts_backward(ls_executor *e, const ls_op *op,
+                                                        const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_from_experts_forward(ls_executor *e, const ls_op *op,
+                                                         const ls_executor_batch *batch);
+LS_MUST_CHECK ls_status ls_executor_from_experts_backward(ls_executor *e, const ls_op *op,
+                                                          const ls_executor_batch *batch);
+
+/* The rows of a value of `op` that have arrived at the experts of this process, one after the
+ * other; without an expert group all. */
+ls_tensor ls_executor_visited(const ls_executor *e, const ls_op *op, int32_t value);
+
 /* The phases of LS_OP_DROPOUT. */
 LS_MUST_CHECK ls_status ls_executor_dropout_forward(ls_executor *e, const ls_op *op,
                                                     const ls_executor_batch *batch);

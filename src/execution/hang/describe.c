@@ -45,7 +45,8 @@ ls_status ls_describe_run(ls_arena *arena, const char *run_yaml, ls_describe *de
     }
     const ls_mesh mesh = {.tensor = (uint32_t)run.parallel.tensor,
                           .context = (uint32_t)run.parallel.context,
-                          .pipeline = (uint32_t)run.parallel.pipeline};
+                          .pipeline = (uint32_t)run.parallel.pipeline,
+                          .expert = (uint32_t)run.parallel.expert};
     if (mesh.pipeline > 1) {
         *describe_out = ls_describe_plan(NULL, mesh);
         return LS_OK;
@@ -73,7 +74,8 @@ ls_status ls_describe_leaves(ls_arena *arena, const char *run_yaml, uint32_t ran
     LS_TRY(ls_run_file_load(run_yaml, NULL, 0, arena, &run));
     const uint32_t leaves = (uint32_t)run.train.leaves;
     const ls_run_parallel *parallel = &run.parallel;
-    const uint32_t crew = (uint32_t)(parallel->tensor * parallel->context * parallel->pipeline);
+    const uint32_t crew =
+        (uint32_t)(parallel->tensor * parallel->context * parallel->pipeline * parallel->expert);
     if (ranks < crew || leaves < ranks / crew) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "cannot tell what the recorded operations were for: %s sets train.leaves to %" PRIu32

@@ -1,68 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "execution/parallel/crew_room.h"
+#include "execution/parallel/crew_room_internal.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/pieces.h"
+#include "base/math.h"
 #include "comm/flight/flight.h"
-#include "comm/transport/wait.h"
-#include "execution/parallel/courier.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What a member gives to one of its groups. */
-typedef struct room_share {
-    _Alignas(64) ls_word given; /* chunks */
-    /* what its newest two chunks are for, by parity */
-    _Atomic uint64_t asks[2];
-} room_share;
-
-typedef struct room_member {
-    /* the attempt it has entered */
-    _Alignas(64) _Atomic uint64_t attempt;
-    _Alignas(64) ls_word met;
-    room_share shares[LS_CREW_GROUPS];
-} room_member;
-
-/* A group, as this member sees it: the members first, first + step, ... of the crew. */
-typedef struct room_group {
-    uint32_t degree, first, step;
-    uint32_t given; /* chunks, by this member */
-} room_group;
-
-typedef struct room_channel {
-    _Alignas(64) ls_word sent; /* written by the sender */
-    _Alignas(64) ls_word received;
-    _Atomic uint64_t bytes[LS_CREW_SENDS_AHEAD];
-} room_channel;
-
-typedef struct room_head {
-    _Alignas(64) ls_word entered;
-} room_head;
-
-struct ls_crew_room {
-    ls_crew_room_options options;
-    ls_crew crew;
-    ls_mesh_place place;
-    uint32_t size, self;  /* members of the crew */
-    uint32_t first, past; /* those on this host */
-    room_head *head;
-    room_member *members;
-    room_channel *channels; /* LS_CREW_WAYS per member, by sender */
-    char *chunks, *values;
-    uint64_t attempt;
-    room_group groups[LS_CREW_GROUPS];
-    uint32_t met, sent[LS_CREW_WAYS], received[LS_CREW_WAYS];
-    /* To and from stages on other hosts; NULL: the stage is here. */
-    ls_courier *out[LS_CREW_WAYS], *in[LS_CREW_WAYS];
-    ls_comm *comms[2 * LS_CREW_WAYS];
-    uint32_t comm_count;
-    uint64_t cut_ns;     /* when a courier was found to have failed; 0: none has */
-    uint64_t late_count; /* waits that were recorded */
-    uint8_t flight_slot;
-    ls_crew_room_stats stats;
-};
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -127,7 +72,7 @@ static bool look(void *context)
 }
 
 /* "the rank 5 (dp 1, pp 0, tp 1)" of member `of` of this crew. */
-static const char *name_of(const ls_crew_room *room, uint32_t of, char text[LS_MESH_NAME_BYTES])
+const char *ls_room_name(const ls_crew_room *room, uint32_t of, char text[LS_MESH_NAME_BYTES])
 {
     return ls_mesh_name(room->options.mesh, room->options.rank - room->self + of, NULL, text);
 }
@@ -147,10 +92,11 @@ static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint
     }
     if (result == LS_WAIT_TIMEOUT) {
         return ls_fail(LS_ERR_TIMEOUT, "%s gave up after it had waited %.3g s for %s of %s",
-                       name_of(room, room->self, self), o->timeout_s, what, name_of(room, of, other));
+                       ls_room_name(room, room->self, self), o->timeout_s, what,
+                       ls_room_name(room, of, other));
     }
     return ls_fail(LS_ERR_RANKS_LOST, "the run was ended while %s waited for %s of %s",
-                   name_of(room, room->self, self), what, name_of(room, of, other));
+                   ls_room_name(room, room->self, self), what, ls_room_name(room, of, other));
 }
 
 static ls_wait wait_of(ls_crew_room *room, double timeout_s)
@@ -167,16 +113,6 @@ static uint32_t comm_id(const ls_crew_room *room)
     const uint32_t crew = room->options.rank / room->size; /* of the mesh: the same on all hosts */
     return LS_CREW_COMM + crew + ((uint32_t)(room->options.epoch & 0x3fff) << 10);
 }
-
-/* The condition of a wait: a word of member `of` has reached `value`; or, without a word, all
- * members have entered the attempt. */
-typedef struct room_wait {
-    ls_crew_room *room;
-    ls_word *word;
-    uint32_t value, of;
-    const char *what; /* for the error text */
-    bool of_stage;    /* of another stage of the pipeline */
-} room_wait;
 
 static uint32_t first_outside(const ls_crew_room *room)
 {
@@ -214,7 +150,7 @@ static ls_wait_result wait_late(room_wait *w, ls_word *word, uint64_t begin_ns)
     return result;
 }
 
-static ls_status await(room_wait w)
+ls_status ls_room_await(room_wait w)
 {
     static const double late_s = 0.05;
     if (is_met(&w)) {
@@ -248,7 +184,7 @@ static room_channel *channel_from(const ls_crew_room *room, uint32_t member, ls_
 static uint32_t member_at(const ls_crew_room *room, uint32_t stage)
 {
     const uint32_t in_stage = room->crew.tensor_degree * room->crew.context_degree;
-    return stage * in_stage + room->self % in_stage;
+    return room->self + stage * in_stage - room->crew.stage * in_stage;
 }
 
 /* The stage that a value on this way goes to from `stage`; stages are a ring, because a stage may
@@ -308,15 +244,15 @@ void ls_crew_room_give_up(ls_crew_room *room)
 
 ls_status ls_crew_room_await(ls_crew_room *room)
 {
-    return await((room_wait){.room = room, .of = room->self, .what = "the begin of the step"});
+    return ls_room_await((room_wait){.room = room, .of = room->self, .what = "the begin of the step"});
 }
 
 ls_status ls_crew_room_meet(ls_crew_room *room)
 {
     ls_word_post(&room->members[room->self].met, ++room->met);
     for (uint32_t of = room->first; of < room->past; of++) {
-        LS_TRY(await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf",
-                                 room->crew.stages > 1}));
+        LS_TRY(ls_room_await((room_wait){room, &room->members[of].met, room->met, of, "the end of a leaf",
+                                         room->crew.stages > 1}));
     }
     return LS_OK;
 }
@@ -324,7 +260,7 @@ ls_status ls_crew_room_meet(ls_crew_room *room)
 /* ---- copies ---- */
 
 /* Copies `count` values between a view, from its value number `first` on, and packed memory. */
-static void copy_part(const ls_tensor *view, int64_t first, int64_t count, float *packed, bool to_view)
+void ls_room_copy(const ls_tensor *view, int64_t first, int64_t count, float *packed, bool to_view)
 {
     while (count > 0) {
         const int64_t row = first / view->cols, col = first % view->cols;
@@ -336,217 +272,6 @@ static void copy_part(const ls_tensor *view, int64_t first, int64_t count, float
         packed += now;
         count -= now;
     }
-}
-
-/* ---- sums and gathers ---- */
-
-/* Chunk `number` that member `member` of the crew gives to its group `group`. */
-static char *chunk_of(const ls_crew_room *room, uint32_t member, ls_crew_group group, uint32_t number)
-{
-    const size_t share = (size_t)member * LS_CREW_GROUPS + (size_t)group;
-    return room->chunks + (2 * share + (number & 1)) * LS_CREW_CHUNK_BYTES;
-}
-
-static float *own_chunk(const ls_crew_room *room, ls_crew_group group, uint32_t number)
-{
-    return (float *)(void *)chunk_of(room, room->self, group, number);
-}
-
-enum { ASK_GATHER = 2, ASK_SCATTER }; /* after the reductions */
-
-/* Announces the chunk that this member has written, and waits for those of the group. */
-static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t kind, uint64_t bytes)
-{
-    room_share *own = &room->members[room->self].shares[group];
-    room_group *g = &room->groups[group];
-    const uint32_t number = ++g->given;
-    const uint64_t ask = (uint64_t)kind << 56 | bytes;
-    atomic_store(&own->asks[number & 1], ask);
-    ls_word_post(&own->given, number);
-    for (uint32_t i = 0; i < g->degree; i++) {
-        const uint32_t of = g->first + i * g->step;
-        room_share *share = &room->members[of].shares[group];
-        LS_TRY(await((room_wait){room, &share->given, number, of, "its share of a sum", false}));
-        const uint64_t other = atomic_load(&share->asks[number & 1]);
-        if (other != ask) {
-            char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
-            return ls_fail(LS_ERR_MISMATCH, "exchange %u of the step: %s %s %llu bytes, %s %s %llu bytes",
-                           number, name_of(room, room->self, self), kind == ASK_GATHER ? "gathers" : "adds",
-                           (unsigned long long)bytes, name_of(room, of, name),
-                           other >> 56 == ASK_GATHER ? "gathers" : "adds",
-                           (unsigned long long)(other << 8 >> 8));
-        }
-    }
-    return LS_OK;
-}
-
-static void count_given(ls_crew_room *room, ls_crew_group group, uint64_t bytes)
-{
-    room->stats.group_bytes[group] += bytes;
-}
-
-/* The tree over members: pairs of neighbours, then pairs of pairs. In place in v[0]. */
-static inline float combine(ls_crew_reduction reduction, float *v, uint32_t degree)
-{
-    for (uint32_t width = 1; width < degree; width *= 2) {
-        for (uint32_t i = 0; i < degree; i += 2 * width) {
-            const float a = v[i], b = v[i + width];
-            v[i] = reduction == LS_CREW_SUM ? a + b : a > b ? a : b;
-        }
-    }
-    return v[0];
-}
-
-enum { DEGREE_MAX = 64, CHUNK_FLOATS = LS_CREW_CHUNK_BYTES / sizeof(float) };
-
-/* Floats of a chunk. */
-typedef struct chunk_range {
-    int64_t first, count;
-} chunk_range;
-
-/* Combines a range of the newest chunks of the group into `out`. */
-static void combine_chunks(const ls_crew_room *room, ls_crew_group group, ls_crew_reduction reduction,
-                           chunk_range range, float *out)
-{
-    const room_group *g = &room->groups[group];
-    const int64_t count = range.count;
-    const uint32_t degree = g->degree;
-    const float *in[DEGREE_MAX];
-    for (uint32_t i = 0; i < degree; i++) {
-        in[i] = (const float *)(const void *)chunk_of(room, g->first + i * g->step, group, g->given) +
-                range.first;
-    }
-    if (degree == 2 && reduction == LS_CREW_SUM) {
-        for (int64_t k = 0; k < count; k++) {
-            out[k] = in[0][k] + in[1][k];
-        }
-        return;
-    }
-    if (degree == 4 && reduction == LS_CREW_SUM) {
-        for (int64_t k = 0; k < count; k++) {
-            out[k] = (in[0][k] + in[1][k]) + (in[2][k] + in[3][k]);
-        }
-        return;
-    }
-    for (int64_t k = 0; k < count; k++) {
-        float v[DEGREE_MAX] = {in[0][k]};
-        for (uint32_t i = 1; i < degree; i++) {
-            v[i] = in[i][k];
-        }
-        out[k] = combine(reduction, v, degree);
-    }
-}
-
-static ls_status reduce(void *context, ls_crew_group group, ls_crew_reduction reduction,
-                        const ls_tensor *values)
-{
-    ls_crew_room *room = context;
-    const room_group *g = &room->groups[group];
-    const int64_t total = values->rows * values->cols;
-    LS_DCHECK(values->dtype == LS_F32);
-    count_given(room, group, (g->degree - 1) * (uint64_t)total * sizeof(float));
-    for (int64_t at = 0; at < total && g->degree > 1; at += CHUNK_FLOATS) {
-        const int64_t count = total - at < CHUNK_FLOATS ? total - at : CHUNK_FLOATS;
-        float *own = own_chunk(room, group, g->given + 1);
-        copy_part(values, at, count, own, false);
-        LS_TRY(give_chunk(room, group, (uint32_t)reduction, (uint64_t)count * sizeof(float)));
-        if (values->stride == values->cols) {
-            combine_chunks(room, group, reduction, (chunk_range){0, count}, (float *)values->data + at);
-            continue;
-        }
-        /* The chunk before is free: the others have given this one, so they have read that one. */
-        float *sum = own_chunk(room, group, g->given + 1);
-        combine_chunks(room, group, reduction, (chunk_range){0, count}, sum);
-        copy_part(values, at, count, sum, true);
-    }
-    return LS_OK;
-}
-
-static ls_status gather(void *context, ls_crew_group group, const void *own, size_t bytes, void *all_out)
-{
-    ls_crew_room *room = context;
-    const room_group *g = &room->groups[group];
-    if (g->degree == 1) {
-        memcpy(all_out, own, bytes);
-        return LS_OK;
-    }
-    count_given(room, group, (g->degree - 1) * (uint64_t)bytes);
-    for (size_t at = 0; at < bytes; at += LS_CREW_CHUNK_BYTES) {
-        const size_t count = bytes - at < LS_CREW_CHUNK_BYTES ? bytes - at : LS_CREW_CHUNK_BYTES;
-        memcpy(own_chunk(room, group, g->given + 1), (const char *)own + at, count);
-        LS_TRY(give_chunk(room, group, ASK_GATHER, count));
-        for (uint32_t i = 0; i < g->degree; i++) {
-            const uint32_t of = g->first + i * g->step;
-            memcpy((char *)all_out + i * bytes + at, chunk_of(room, of, group, g->given), count);
-        }
-    }
-    return LS_OK;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The first float of the rows of member `member` of the tensor group. */
-static int64_t piece_at(const ls_crew_room *room, const ls_tensor *all, uint32_t member)
-{
-    return ls_piece_first(all->rows, room->crew.tensor_degree, member) * all->cols;
-}
-
-static bool is_packed(const ls_tensor *t)
-{
-    return t->dtype == LS_F32 && (t->stride == t->cols || t->rows == 1);
-}
-
-/* Pieces differ by at most one row; all members give as many chunks as the largest needs. */
-static ls_status gather_rows(void *context, const ls_tensor *own, const ls_tensor *all)
-{
-    ls_crew_room *room = context;
-    const room_group *g = &room->groups[LS_CREW_TENSOR];
-    const int64_t mine = own->rows * own->cols, most = (all->rows + g->degree - 1) / g->degree * all->cols;
-    LS_DCHECK(is_packed(own) && is_packed(all));
-    count_given(room, LS_CREW_TENSOR, (g->degree - 1) * (uint64_t)mine * sizeof(float));
-    for (int64_t at = 0; at < most; at += CHUNK_FLOATS) {
-        const int64_t count = min_of(most - at, CHUNK_FLOATS), left = max_of(mine - at, 0);
-        memcpy(own_chunk(room, LS_CREW_TENSOR, g->given + 1), (const float *)own->data + at,
-               (size_t)min_of(left, count) * sizeof(float));
-        LS_TRY(give_chunk(room, LS_CREW_TENSOR, ASK_GATHER, (uint64_t)count * sizeof(float)));
-        for (uint32_t i = 0; i < g->degree; i++) {
-            const int64_t to = piece_at(room, all, i) + at, size = piece_at(room, all, i + 1) - to;
-            memcpy((float *)all->data + to, chunk_of(room, g->first + i * g->step, LS_CREW_TENSOR, g->given),
-                   (size_t)max_of(min_of(size, count), 0) * sizeof(float));
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status scatter_rows(void *context, const ls_tensor *values, const ls_tensor *own)
-{
-    ls_crew_room *room = context;
-    const room_group *g = &room->groups[LS_CREW_TENSOR];
-    const int64_t total = values->rows * values->cols;
-    const int64_t begin = piece_at(room, values, room->crew.tensor_member);
-    const int64_t end = begin + own->rows * own->cols;
-    LS_DCHECK(is_packed(own) && is_packed(values));
-    count_given(room, LS_CREW_TENSOR, (uint64_t)(total - (end - begin)) * sizeof(float));
-    for (int64_t at = 0; at < total; at += CHUNK_FLOATS) {
-        const int64_t count = min_of(total - at, CHUNK_FLOATS);
-        const int64_t low = max_of(at, begin), high = min_of(at + count, end);
-        memcpy(own_chunk(room, LS_CREW_TENSOR, g->given + 1), (const float *)values->data + at,
-               (size_t)count * sizeof(float));
-        LS_TRY(give_chunk(room, LS_CREW_TENSOR, ASK_SCATTER, (uint64_t)count * sizeof(float)));
-        if (low < high) {
-            combine_chunks(room, LS_CREW_TENSOR, LS_CREW_SUM, (chunk_range){low - at, high - low},
-                           (float *)own->data + low - begin);
-        }
-    }
-    return LS_OK;
 }
 
 /* ---- sends ---- */
@@ -568,9 +293,9 @@ static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const l
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->sent[way];
-        LS_TRY(await((room_wait){room, &channel->received, number - LS_CREW_SENDS_AHEAD,
-                                 member_at(room, to_stage), "room for a value", true}));
-        copy_part(values, at, count, value_of(room, room->self, way, number), false);
+        LS_TRY(ls_room_await((room_wait){room, &channel->received, number - LS_CREW_SENDS_AHEAD,
+                                         member_at(room, to_stage), "room for a value", true}));
+        ls_room_copy(values, at, count, value_of(room, room->self, way, number), false);
         atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
         ls_word_post(&channel->sent, number);
         if (room->out[way]) {
@@ -592,15 +317,15 @@ static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, co
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->received[way];
-        LS_TRY(await((room_wait){room, &channel->sent, number, from, "a value", true}));
+        LS_TRY(ls_room_await((room_wait){room, &channel->sent, number, from, "a value", true}));
         const uint64_t bytes = atomic_load(&channel->bytes[number % LS_CREW_SENDS_AHEAD]);
         if (bytes != (uint64_t)count * sizeof(float)) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
             return ls_fail(LS_ERR_MISMATCH, "%s expects a value of %llu bytes, but %s sent %llu",
-                           name_of(room, room->self, self), (unsigned long long)count * sizeof(float),
-                           name_of(room, from, name), (unsigned long long)bytes);
+                           ls_room_name(room, room->self, self), (unsigned long long)count * sizeof(float),
+                           ls_room_name(room, from, name), (unsigned long long)bytes);
         }
-        copy_part(values, at, count, value_of(room, from, way, number), true);
+        ls_room_copy(values, at, count, value_of(room, from, way, number), true);
         ls_word_post(&channel->received, number);
         if (room->in[way]) {
             ls_courier_look(room->in[way]);
@@ -714,29 +439,36 @@ ls_status ls_crew_room_open(const ls_crew_room_options *options, ls_crew_room **
     room->self = options->rank - ls_mesh_leader(options->mesh, options->rank);
     const uint32_t begin = options->rank - room->self;
     room->first = options->host.first_rank > begin ? options->host.first_rank - begin : 0;
-    room->past = (uint32_t)min_of(room->size, options->host.first_rank + options->host.rank_count - begin);
+    room->past =
+        (uint32_t)ls_min_u64(room->size, options->host.first_rank + options->host.rank_count - begin);
     const uint32_t tensor = options->mesh.tensor > 0 ? options->mesh.tensor : 1;
     const uint32_t contexts = options->mesh.context > 0 ? options->mesh.context : 1;
-    const uint32_t stage = room->place.pipeline * tensor * contexts;
-    LS_ASSERT(tensor <= DEGREE_MAX && (tensor & (tensor - 1)) == 0);
-    LS_ASSERT(contexts <= DEGREE_MAX && (contexts & (contexts - 1)) == 0);
+    const uint32_t experts = options->mesh.expert > 0 ? options->mesh.expert : 1;
+    const uint32_t stages = room->size / (tensor * contexts * experts);
+    const uint32_t stage = (room->place.expert * stages + room->place.pipeline) * tensor * contexts;
+    LS_ASSERT(tensor <= ROOM_DEGREE_MAX && (tensor & (tensor - 1)) == 0);
+    LS_ASSERT(contexts <= ROOM_DEGREE_MAX && (contexts & (contexts - 1)) == 0);
+    LS_ASSERT(experts <= (uint32_t)LS_EXPERT_DEGREE_MAX);
     room->groups[LS_CREW_TENSOR] =
         (room_group){.degree = tensor, .first = stage + room->place.context * tensor, .step = 1};
     room->groups[LS_CREW_CONTEXT] =
         (room_group){.degree = contexts, .first = stage + room->place.tensor, .step = tensor};
+    room->groups[LS_CREW_EXPERT] =
+        (room_group){.degree = experts,
+                     .first = room->self - room->place.expert * (room->size / experts),
+                     .step = room->size / experts};
     room->crew = (ls_crew){.context = room,
                            .tensor_degree = tensor,
                            .tensor_member = room->place.tensor,
                            .context_degree = contexts,
                            .context_member = room->place.context,
-                           .stages = room->size / (tensor * contexts),
+                           .expert_degree = experts,
+                           .expert_member = room->place.expert,
+                           .stages = stages,
                            .stage = room->place.pipeline,
-                           .reduce = reduce,
-                           .gather = gather,
-                           .gather_rows = gather_rows,
-                           .scatter_rows = scatter_rows,
                            .send = send,
                            .receive = receive};
+    ls_room_open_groups(room);
     place_areas(room);
     room->flight_slot = ls_flight_join(comm_id(room), room->self, room->size, "crew");
     const ls_status status = open_couriers(room);

@@ -63,6 +63,7 @@ ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
     return (ls_rank_traffic){.bytes = {[LS_AXIS_TENSOR] = crew.group_bytes[LS_CREW_TENSOR],
                                        [LS_AXIS_CONTEXT] = crew.group_bytes[LS_CREW_CONTEXT],
                                        [LS_AXIS_PIPELINE] = crew.sent_bytes,
+                                       [LS_AXIS_EXPERT] = crew.group_bytes[LS_CREW_EXPERT],
                                        [LS_AXIS_DATA] = p->read_bytes},
                              .stage_wait_s = 1e-9 * (double)crew.stage_wait_ns};
 }
@@ -148,8 +149,9 @@ static void make_inputs(const ls_data_parallel *p, const ls_data_parallel_option
         }
         const uint32_t leader = ls_mesh_local_leader(p->mesh, options->first_part, local);
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
-        const uint32_t count = ls_tree_handover(
-            options->leaves, ls_mesh_leaves(p->mesh, options->leaves, options->parts, part), nodes);
+        const ls_leaf_range leaves = ls_mesh_leaves(p->mesh, options->leaves, options->parts, part);
+        const uint32_t side = options->plan->options.expert_degree;
+        const uint32_t count = ls_tree_handover(options->leaves, leaves, side, nodes);
         for (uint32_t i = 0; i < count; i++) {
             stage->local_nodes[stage->local_count] = nodes[i];
             stage->local_inputs[stage->local_count++] =
@@ -477,7 +479,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->zero = options->zero;
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
-    p->more_pieces = options->plan->options.sequence_cut - 1;
+    p->more_pieces = options->plan->options.sequence_cut - 1 + options->plan->options.expert_degree - 1;
     p->mesh = options->mesh;
     p->team_epoch = options->team_epoch;
     p->marks_of = options->marks;

@@ -194,7 +194,8 @@ typedef struct ls_data_parallel_options {
 /* ---- sizes ---- */
 
 /* Number of gradient buffers that part `part` of `parts` needs with one piece per sequence; the
- * other pieces of a leaf (plan->options.sequence_cut) have one more each. */
+  * other pieces of a leaf (plan->options.sequence_cut), and the other leaves that a crew computes
+  * side by side (expert_degree), have one more each. */
 uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part);
 
 /* Size of the exchange area of a host with up to `local_parts` parts. local_parts 0: for a single

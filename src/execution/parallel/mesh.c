@@ -12,13 +12,13 @@ static uint32_t degree(uint32_t value)
 
 const char *ls_mesh_axis_name(ls_mesh_axis axis)
 {
-    static const char *const names[LS_AXIS_COUNT] = {"tensor", "context", "pipeline", "data"};
+    static const char *const names[LS_AXIS_COUNT] = {"tensor", "context", "pipeline", "expert", "data"};
     return names[axis];
 }
 
 uint32_t ls_mesh_crew(ls_mesh mesh)
 {
-    return degree(mesh.tensor) * degree(mesh.context) * degree(mesh.pipeline);
+    return degree(mesh.tensor) * degree(mesh.context) * degree(mesh.pipeline) * degree(mesh.expert);
 }
 
 ls_mesh_place ls_mesh_place_of(ls_mesh mesh, uint32_t rank)
@@ -28,7 +28,8 @@ ls_mesh_place ls_mesh_place_of(ls_mesh mesh, uint32_t rank)
     return (ls_mesh_place){.tensor = rank % tensor,
                            .context = rank / tensor % context,
                            .pipeline = rank / stage % pipeline,
-                           .data = rank / (stage * pipeline)};
+                           .expert = rank / (stage * pipeline) % degree(mesh.expert),
+                           .data = rank / ls_mesh_crew(mesh)};
 }
 
 uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place)
@@ -36,7 +37,9 @@ uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place)
     const uint32_t tensor = degree(mesh.tensor), context = degree(mesh.context);
     const uint32_t pipeline = degree(mesh.pipeline);
     LS_DCHECK(place.tensor < tensor && place.context < context && place.pipeline < pipeline);
-    return ((place.data * pipeline + place.pipeline) * context + place.context) * tensor + place.tensor;
+    LS_DCHECK(place.expert < degree(mesh.expert));
+    const uint32_t copy = place.data * degree(mesh.expert) + place.expert;
+    return ((copy * pipeline + place.pipeline) * context + place.context) * tensor + place.tensor;
 }
 
 uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank)
@@ -86,7 +89,8 @@ static void append_place(ls_mesh mesh, uint32_t rank, char *text, size_t bytes)
     const struct {
         const char *name;
         uint32_t degree, number;
-    } axes[] = {{"pp", mesh.pipeline, place.pipeline},
+    } axes[] = {{"ep", mesh.expert, place.expert},
+                {"pp", mesh.pipeline, place.pipeline},
                 {"cp", mesh.context, place.context},
                 {"tp", mesh.tensor, place.tensor}};
     if (ls_mesh_crew(mesh) == 1) {
@@ -102,7 +106,7 @@ static void append_place(ls_mesh mesh, uint32_t rank, char *text, size_t bytes)
 
 const char *ls_mesh_name(ls_mesh mesh, uint32_t rank, const char *more, char text_out[LS_MESH_NAME_BYTES])
 {
-    char place[72] = "";
+    char place[88] = "";
     append_place(mesh, rank, place, sizeof place);
     more = more ? more : "";
     if (!place[0] && !more[0]) {

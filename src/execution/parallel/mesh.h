@@ -2,9 +2,11 @@
 /*
  * The mesh: how the ranks of a run divide model and batch between them. Pure arithmetic.
  *
- * Axes from inner to outer: tensor (tp), context (cp), pipeline (pp), data (dp). Ranks with the
- * same dp coordinate are a crew: they compute the same leaves together (execution/executor/crew.h).
- * The dp coordinate chooses the leaves.
+ * Axes from inner to outer: tensor (tp), context (cp), pipeline (pp), expert (ep), data (dp). Ranks
+ * with the same dp coordinate are a crew: they compute the same leaves together
+ * (execution/executor/crew.h). The dp coordinate chooses the leaves. The members along the expert
+ * axis each have a run of the experts of every layer; they take one of several adjacent leaves
+ * each, and visit each other's experts.
  *
  *   tensor 2, pipeline 2, 8 ranks          tp 0   tp 1
  *                           dp 0   pp 0  |  0      1
@@ -27,12 +29,12 @@
 
 /* Degrees of the inner axes, >= 1; 0 counts as 1. */
 typedef struct ls_mesh {
-    uint32_t tensor, pipeline, context;
+    uint32_t tensor, pipeline, context, expert;
 } ls_mesh;
 
 /* Coordinates of a rank. */
 typedef struct ls_mesh_place {
-    uint32_t tensor, context, pipeline, data;
+    uint32_t tensor, context, pipeline, expert, data;
 } ls_mesh_place;
 
 /* What ranks exchange for. */
@@ -40,6 +42,7 @@ typedef enum ls_mesh_axis {
     LS_AXIS_TENSOR,
     LS_AXIS_CONTEXT,
     LS_AXIS_PIPELINE,
+    LS_AXIS_EXPERT,
     LS_AXIS_DATA,
     LS_AXIS_COUNT
 } ls_mesh_axis;

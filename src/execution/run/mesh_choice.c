@@ -76,7 +76,7 @@ static ls_status add_ranks(choices *c, const ls_plan *member)
 {
     const ls_run_parallel *asked = &c->session->run.parallel;
     ls_run_parallel *p = &c->run.parallel;
-    const uint64_t crew = p->tensor * p->context * p->pipeline;
+    const uint64_t crew = p->tensor * p->context * p->pipeline * p->expert;
     for (uint64_t ranks = crew; ranks <= c->ranks_max; ranks += crew) {
         if ((asked->ranks == LS_AUTO_U64 || ranks == asked->ranks) &&
             (asked->data == LS_AUTO_U64 || ranks == asked->data * crew)) {
@@ -97,8 +97,11 @@ static ls_status add_stages(choices *c)
 {
     const ls_run_parallel *asked = &c->session->run.parallel;
     ls_run_parallel *p = &c->run.parallel;
-    const uint64_t group = p->tensor * p->context, layers = (uint64_t)c->session->config.layers;
-    const ls_mesh mesh = {.tensor = (uint32_t)p->tensor, .context = (uint32_t)p->context, .pipeline = 1};
+    const uint64_t group = p->tensor * p->context * p->expert, layers = (uint64_t)c->session->config.layers;
+    const ls_mesh mesh = {.tensor = (uint32_t)p->tensor,
+                          .context = (uint32_t)p->context,
+                          .pipeline = 1,
+                          .expert = (uint32_t)p->expert};
     ls_arena scratch = {0};
     ls_plan member;
     ls_status status = ls_session_build_member_plan(c->session, &scratch, mesh, 0, &member);
@@ -168,7 +171,8 @@ static void describe(const choice *mesh, ls_text *text)
     const struct {
         const char *name;
         uint64_t degree;
-    } axes[] = {{"data", p->ranks / (p->tensor * p->context * p->pipeline)},
+    } axes[] = {{"data", p->ranks / (p->tensor * p->context * p->pipeline * p->expert)},
+                {"expert", p->expert},
                 {"pipeline", p->pipeline},
                 {"context", p->context},
                 {"tensor", p->tensor}};

@@ -194,6 +194,7 @@ static void hash_schedule(const ls_session *session, uint32_t ranks,
     put(&hash, (int64_t)run->train.sequence_cut);
     put(&hash, (int64_t)run->parallel.tensor);
     put(&hash, (int64_t)run->parallel.context);
+    put(&hash, (int64_t)run->parallel.expert);
     put(&hash, (int64_t)run->parallel.pipeline);
     put(&hash, run->parallel.pipeline > 1 ? run->parallel.schedule : 0);
     put(&hash, (int64_t)run->parallel.zero);

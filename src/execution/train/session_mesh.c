@@ -13,7 +13,8 @@ ls_mesh ls_session_mesh(const ls_session *session)
     const ls_run_parallel *parallel = &session->run.parallel;
     return (ls_mesh){.tensor = (uint32_t)parallel->tensor,
                      .pipeline = (uint32_t)parallel->pipeline,
-                     .context = (uint32_t)parallel->context};
+                     .context = (uint32_t)parallel->context,
+                     .expert = (uint32_t)parallel->expert};
 }
 
 uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks)
@@ -47,6 +48,8 @@ static ls_plan_options member_options(const ls_session *session, ls_mesh mesh, u
     options.tensor_member = place.tensor;
     options.context_degree = mesh.context;
     options.context_member = place.context;
+    options.expert_degree = mesh.expert;
+    options.expert_member = place.expert;
     return options;
 }
 
@@ -98,19 +101,42 @@ static void note_stages(ls_session *session, const ls_plan *plans, uint32_t stag
 
 /* ---- what ranks exchange ---- */
 
-/* Adds what a member sends in a step that has its crew compute all leaves. */
+/* Leaves, or with expert groups nodes of leaves, that the crews compute one after the other. */
+static uint64_t rounds_of(const ls_session *session)
+{
+    const ls_mesh mesh = ls_session_mesh(session);
+    const uint32_t leaves = (uint32_t)session->run.train.leaves, crew = ls_mesh_crew(mesh);
+    uint64_t rounds = 0;
+    if (!session->is_gang) {
+        return 0; /* a rank does not know how many there are */
+    }
+    for (uint32_t leader = 0; leader < session->ranks; leader += crew) {
+        const ls_leaf_range range = ls_mesh_leaves(mesh, leaves, session->ranks, leader);
+        const uint32_t past = range.first + range.count;
+        for (uint32_t leaf = range.first; leaf < past; rounds++) {
+            leaf += ls_tree_next_node(leaf, past, mesh.expert).count;
+        }
+    }
+    return rounds;
+}
+
+/* Adds what a member sends in a step that has its crew compute all leaves; to experts, if all get
+ * as many visits. */
 static void add_member_bytes(ls_session *session, const ls_plan *plans)
 {
-    const uint64_t leaves = session->run.train.leaves, width = (uint64_t)session->config.width;
-    const uint64_t passes = leaves * session->pipeline.micro_batches * sizeof(float);
+    const uint64_t rounds = rounds_of(session), width = (uint64_t)session->config.width;
+    const uint64_t passes = rounds * session->pipeline.micro_batches * sizeof(float);
     const ls_plan *last = &plans[session->pipeline.chunks - 1];
     uint64_t *sent_bytes = session->sent_bytes;
     for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
         const ls_plan *plan = &plans[chunk];
         const uint64_t stream = (uint64_t)plan->own_rows * plan->pieces * width;
+        const uint64_t visits = (uint64_t)plan->rows * (uint64_t)session->config.experts_per_token;
+        const uint64_t crossing = visits - visits / plan->options.expert_degree;
         for (uint32_t step = 0; step < plan->step_count; step++) {
             sent_bytes[LS_AXIS_TENSOR] += passes * ls_plan_tensor_floats_given(plan, step);
             sent_bytes[LS_AXIS_CONTEXT] += passes * ls_plan_context_floats_given(plan, step);
+            sent_bytes[LS_AXIS_EXPERT] += passes * ls_plan_visit_floats(plan, step, crossing);
         }
         sent_bytes[LS_AXIS_PIPELINE] += plan->stage.out != LS_NONE ? passes * stream : 0;
         sent_bytes[LS_AXIS_PIPELINE] += plan->stage.din != LS_NONE ? passes * stream : 0;
@@ -118,7 +144,7 @@ static void add_member_bytes(ls_session *session, const ls_plan *plans)
     /* the head's part of a tied table's gradient (executor/stage.h) */
     if (session->pipeline.stages > 1 && last->stage.out == LS_NONE && last->head_gradient != LS_NONE) {
         sent_bytes[LS_AXIS_PIPELINE] +=
-            leaves * last->pieces * (uint64_t)last->config.vocab * width * sizeof(float);
+            rounds * last->pieces * (uint64_t)last->config.vocab * width * sizeof(float);
     }
 }
 
@@ -130,11 +156,12 @@ static void add_data_bytes(ls_session *session)
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
     uint64_t all = 0;
     for (uint32_t leader = 0; leader < session->ranks; leader += crew) {
-        all += ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, leader), nodes);
+        all += ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, leader), mesh.expert,
+                                nodes);
     }
     for (uint32_t rank = 0; rank < session->ranks; rank++) {
         const uint32_t own =
-            ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, rank), nodes);
+            ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, rank), mesh.expert, nodes);
         for (uint32_t bucket = 0; bucket < session->layout.bucket_count; bucket++) {
             const ls_slice slice = ls_slice_of(&session->layout, bucket, session->ranks, rank);
             session->sent_bytes[LS_AXIS_DATA] += (all - own) * (uint64_t)slice.count * sizeof(float);
@@ -288,10 +315,12 @@ void ls_session_describe_mesh(const ls_session *session, ls_text *text)
     if (crew == 1) {
         return;
     }
-    ls_text_printf(text,
-                   "mesh    data %u x pipeline %u x context %u x tensor %u = %u ranks; %u compute each leaf "
-                   "together",
-                   session->ranks / crew, mesh.pipeline, mesh.context, mesh.tensor, session->ranks, crew);
+    ls_text_printf(
+        text,
+        "mesh    data %u x expert %u x pipeline %u x context %u x tensor %u = %u ranks; %u compute "
+        "each leaf together",
+        session->ranks / crew, mesh.expert, mesh.pipeline, mesh.context, mesh.tensor, session->ranks,
+        crew / mesh.expert);
     if (mesh.pipeline > 1) {
         ls_text_printf(text, "; stages idle for %.1f %% of a leaf of %u micro-batch%s",
                        100.0 * bubble_of(session), session->pipeline.micro_batches,

@@ -13,6 +13,12 @@
 #include "execution/train/step.h"
 #include "execution/train/update.h"
 
+/* Shares of a node: pieces of sequences, or leaves of an expert group. */
+enum {
+    LS_SHARES_MAX = (int)LS_SEQUENCE_CUT_MAX > (int)LS_EXPERT_DEGREE_MAX ? (int)LS_SEQUENCE_CUT_MAX
+                                                                         : (int)LS_EXPERT_DEGREE_MAX
+};
+
 struct ls_stepper {
     ls_executor *executor; /* the first of the chunks of a stage */
     ls_state *state;
@@ -35,8 +41,9 @@ struct ls_stepper {
     void *look_context;
     bool look_ended;
     uint64_t position; /* of the micro-batch being computed */
-    bool fetches;      /* the weights of the leaves being computed come from other hosts */
-    ls_leaf_sum pieces[LS_SEQUENCE_CUT_MAX]; /* of the sequences: losses of the current leaf */
+    /* the weights of the leaves being computed come from other hosts */
+    bool fetches;
+    ls_leaf_sum shares[LS_SHARES_MAX]; /* losses of what is computed side by side */
     ls_sdc_monitor *sdc_monitor;
     /* where the update of the next step keeps the old values; NULL: nowhere */
     float *snapshot[3];

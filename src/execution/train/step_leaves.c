@@ -38,18 +38,20 @@ static ls_status draw_micro_batch(ls_stepper *stepper, uint64_t position)
     return LS_OK;
 }
 
-/* The first of the pieces of each sequence that this rank computes. */
-static uint32_t first_piece(const ls_stepper *stepper)
+/* The shares of the work of a crew between two nodes of its stack: the pieces of the sequences of
+ * one leaf, or leaves that an expert group computes side by side. This is the first share of this
+ * rank. */
+static uint32_t first_share(const ls_stepper *stepper)
 {
     const ls_plan *plan = stepper->executor->plan;
-    return plan->options.context_member * plan->pieces;
+    return plan->options.context_member * plan->pieces + plan->options.expert_member;
 }
 
 static void sum_losses(ls_stepper *stepper)
 {
     const ls_plan *plan = stepper->executor->plan;
     for (uint32_t piece = 0; piece < plan->pieces; piece++) {
-        ls_leaf_sum *node = &stepper->pieces[first_piece(stepper) + piece];
+        ls_leaf_sum *node = &stepper->shares[first_share(stepper) + piece];
         double sum = 0.0;
         for (int64_t row = 0; row < plan->rows; row++) {
             const int64_t token = ls_plan_token(plan, piece, row);
@@ -67,11 +69,13 @@ static const ls_part *current_part(const ls_stepper *stepper)
 
 static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
-    float *const *own = &current_part(stepper)->gradients[buffer + first_piece(stepper)];
+    float *const *all = &current_part(stepper)->gradients[buffer];
+    float *const *own = all + first_share(stepper);
     return (ls_executor_batch){
         .weights = ls_state_weights(stepper->state),
         .gradients = own[0],
         .piece_gradients = own,
+        .member_gradients = all,
         .accumulate = accumulate,
         .tokens = stepper->rows.tokens,
         .targets = stepper->rows.targets,
@@ -200,15 +204,15 @@ static ls_status run_stage_leaf(ls_stepper *stepper, uint64_t step, uint32_t buf
 
 /* ---- one leaf ---- */
 
-/* Computes one leaf: piece i of its sequences into gradient buffer `buffer` + i of the current
- * part. is_last: the buffer does not change afterwards, so its buckets can be posted while the
+/* Computes one leaf: share i of the crew into gradient buffer `buffer` + i of the current part.
+ * is_last: the buffer does not change afterwards, so its buckets can be posted while the
  * backward pass still runs. */
-static ls_status run_pieces(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last, uint32_t leaf)
+static ls_status run_shares(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last, uint32_t leaf)
 {
     const ls_step_settings *s = &stepper->settings;
     const uint32_t micro_batches = micro_batches_of(s);
     const uint64_t position = leaf_position(stepper, step, leaf);
-    memset(stepper->pieces, 0, sizeof stepper->pieces);
+    memset(stepper->shares, 0, sizeof stepper->shares);
     if (s->pipeline) {
         return run_stage_leaf(stepper, step, buffer, leaf);
     }
@@ -333,69 +337,76 @@ static ls_status merge_top(ls_stepper *stepper, ls_node_stack *stack, uint32_t c
     return ls_data_parallel_meet_crew(stepper->parallel);
 }
 
-/* Whether this rank has losses of its leaves, those of its pieces of the sequences: alone, or in
+/* Whether this rank has losses of its leaves, those of its shares: alone, or in
  * the last stage. What members of a tensor group all have, the first of them writes. */
 static bool has_losses(const ls_crew *crew)
 {
     return !crew || (crew->tensor_member == 0 && crew->stage + 1 == crew->stages);
 }
 
-/* Tells the crew the losses of this rank's pieces, and learns those of the others. They lie above
+/* Tells the crew the losses of this rank's shares, and learns those of the others. They lie above
  * the nodes of the stack, where the leaf that is being computed has its buffers. */
-static ls_status exchange_losses(ls_stepper *stepper, uint32_t buffer)
+static ls_status exchange_losses(ls_stepper *stepper, uint32_t buffer, uint32_t count)
 {
     const ls_crew *crew = ls_data_parallel_crew(stepper->parallel);
-    const ls_plan *plan = stepper->executor->plan;
     ls_leaf_sum *nodes = current_part(stepper)->stack->nodes + buffer;
     if (!crew) {
         return LS_OK;
     }
     if (has_losses(crew)) {
-        const uint32_t first = first_piece(stepper);
-        memcpy(nodes + first, stepper->pieces + first, plan->pieces * sizeof *nodes);
+        const uint32_t first = first_share(stepper);
+        memcpy(nodes + first, stepper->shares + first, stepper->executor->plan->pieces * sizeof *nodes);
     }
     LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
-    memcpy(stepper->pieces, nodes, plan->options.sequence_cut * sizeof *nodes);
+    memcpy(stepper->shares, nodes, count * sizeof *nodes);
     return LS_OK;
 }
 
-/* The pieces of a leaf are leaves of their own below it: adds up their gradients and losses in the
- * tree over pieces. */
-static ls_status add_pieces(ls_stepper *stepper, uint32_t buffer)
+/* `count` shares are a node of the tree: adds up their gradients and losses. */
+static ls_status add_shares(ls_stepper *stepper, uint32_t buffer, uint32_t count)
 {
-    const uint32_t cut = stepper->executor->plan->options.sequence_cut;
-    ls_leaf_range ranges[LS_SEQUENCE_CUT_MAX];
+    ls_leaf_range ranges[LS_SHARES_MAX];
     uint16_t program[LS_TREE_PROGRAM_MAX];
-    ls_tree_sum sum = {.program = program, .input_count = cut};
-    LS_TRY(exchange_losses(stepper, buffer));
-    for (uint32_t i = 0; i < cut; i++) {
+    ls_tree_sum sum = {.program = program, .input_count = count};
+    LS_TRY(exchange_losses(stepper, buffer, count));
+    for (uint32_t i = 0; i < count; i++) {
         ranges[i] = (ls_leaf_range){i, 1};
     }
-    sum.length = ls_tree_program(cut, ranges, cut, program, &sum.depth);
+    sum.length = ls_tree_program(count, ranges, count, program, &sum.depth);
     LS_TRY(add_buffers(stepper, buffer, &sum));
-    for (uint32_t step = 1; step < cut; step *= 2) {
-        for (uint32_t i = 0; i < cut; i += 2 * step) {
-            stepper->pieces[i].loss_sum += stepper->pieces[i + step].loss_sum;
-            stepper->pieces[i].tokens += stepper->pieces[i + step].tokens;
+    for (uint32_t step = 1; step < count; step *= 2) {
+        for (uint32_t i = 0; i < count; i += 2 * step) {
+            stepper->shares[i].loss_sum += stepper->shares[i + step].loss_sum;
+            stepper->shares[i].tokens += stepper->shares[i + step].tokens;
         }
     }
     return ls_data_parallel_meet_crew(stepper->parallel);
 }
 
-/* Computes one leaf into gradient buffer `buffer`. is_last: as in run_pieces. */
-static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
+/* The leaf that this rank computes while its crew makes the node `leaves`. A member of an expert
+ * group for which there is none computes the last again, because the others need its experts. */
+static uint32_t own_leaf(const ls_stepper *stepper, ls_leaf_range leaves)
+{
+    const uint32_t member = stepper->executor->plan->options.expert_member;
+    return leaves.first + (member < leaves.count ? member : leaves.count - 1);
+}
+
+/* Computes the leaves of a node into gradient buffer `buffer`. is_last: as in run_shares. */
+static ls_status run_node(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
                           ls_leaf_sum *node)
 {
-    const bool is_cut = stepper->executor->plan->options.sequence_cut > 1;
-    LS_TRY(run_pieces(stepper, step, buffer, is_last && !is_cut, node->leaves.first));
-    if (is_cut) {
-        LS_TRY(add_pieces(stepper, buffer));
+    const ls_plan_options *o = &stepper->executor->plan->options;
+    const bool is_shared = o->sequence_cut > 1 || o->expert_degree > 1;
+    const uint32_t shares = o->sequence_cut > 1 ? o->sequence_cut : node->leaves.count;
+    LS_TRY(run_shares(stepper, step, buffer, is_last && !is_shared, own_leaf(stepper, node->leaves)));
+    if (is_shared) {
+        LS_TRY(add_shares(stepper, buffer, shares));
     }
-    if (is_cut && is_last) { /* all buckets are final now */
+    if (is_shared && is_last) { /* all buckets are final now */
         LS_TRY(after_backward_step(stepper, stepper->executor->plan->step_count));
     }
-    node->loss_sum = stepper->pieces[0].loss_sum;
-    node->tokens = stepper->pieces[0].tokens;
+    node->loss_sum = stepper->shares[0].loss_sum;
+    node->tokens = stepper->shares[0].tokens;
     return LS_OK;
 }
 
@@ -403,15 +414,15 @@ static ls_status run_leaf(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
  * are not posted early. The leaf is pushed last, when its gradient, sums and hash are complete, on
  * all members of a crew: a process that takes over computes a leaf that was not pushed again, hash
  * included. */
-static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_t step, uint32_t leaf,
+static ls_status run_own_node(ls_stepper *stepper, ls_node_stack *stack, uint64_t step, ls_leaf_range leaves,
                               bool is_last)
 {
-    const uint32_t buffer = atomic_load(&stack->depth);
-    LS_ASSERT(buffer + stepper->executor->plan->options.sequence_cut <=
-              current_part(stepper)->gradient_count);
-    ls_leaf_sum sum = {.leaves = {leaf, 1}};
+    const ls_plan_options *o = &stepper->executor->plan->options;
+    const uint32_t buffer = atomic_load(&stack->depth), leaf = leaves.first;
+    LS_ASSERT(buffer + o->sequence_cut + o->expert_degree - 1 <= current_part(stepper)->gradient_count);
+    ls_leaf_sum sum = {.leaves = leaves};
     LS_TRY(
-        run_leaf(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));
+        run_node(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));
     ls_sdc_monitor_leaf(stepper->sdc_monitor, stepper->index, leaf, current_part(stepper)->gradients[buffer],
                         sum.loss_sum, sum.tokens);
     if (has_losses(ls_data_parallel_crew(stepper->parallel)) ||
@@ -422,7 +433,7 @@ static ls_status run_own_leaf(ls_stepper *stepper, ls_node_stack *stack, uint64_
     if (current_part(stepper)->leads) {
         atomic_store(&stack->depth, buffer + 1);
     }
-    return LS_OK;
+    return ls_data_parallel_meet_crew(stepper->parallel);
 }
 
 /* The first leaf of a part that is in no node of its stack. */
@@ -446,8 +457,9 @@ ls_status ls_stepper_run_leaves(ls_stepper *stepper, uint64_t step)
             LS_TRY(merge_top(stepper, part->stack, count));
         }
         ls_stepper_lap(stepper, &stepper->result.reduce_s);
-        LS_TRY(run_own_leaf(stepper, part->stack, step, leaf, leaf + 1 == past));
-        LS_TRY(ls_data_parallel_meet_crew(stepper->parallel));
+        const ls_leaf_range leaves =
+            ls_tree_next_node(leaf, past, stepper->executor->plan->options.expert_degree);
+        LS_TRY(run_own_node(stepper, part->stack, step, leaves, leaf + leaves.count == past));
     }
     return LS_OK;
 }
@@ -462,7 +474,7 @@ ls_status ls_stepper_compute_alone(void *context, uint32_t index, uint64_t step,
     const uint32_t before = stepper->index;
     ls_leaf_sum node = {.leaves = {leaf, 1}};
     stepper->index = index;
-    const ls_status status = run_leaf(stepper, step, 0, false, &node);
+    const ls_status status = run_node(stepper, step, 0, false, &node);
     stepper->index = before;
     LS_TRY(status);
     *loss_sum_out = node.loss_sum;
@@ -484,7 +496,7 @@ ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t lea
     stepper->look_context = context;
     stepper->look_ended = false;
     stepper->index = 0;
-    const ls_status status = run_pieces(stepper, step, 0, false, leaf);
+    const ls_status status = run_shares(stepper, step, 0, false, leaf);
     stepper->look = NULL;
     stepper->look_ended = false;
     return status;

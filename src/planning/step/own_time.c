@@ -219,6 +219,8 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
         return;
     case LS_OP_GATHER: /* what they exchange is counted by add_plan_step */
     case LS_OP_SCATTER:
+    case LS_OP_TO_EXPERTS:
+    case LS_OP_FROM_EXPERTS:
         break;
     case LS_OP_ADD:
     case LS_OP_DROPOUT: /* about as much as an addition of this size */
@@ -292,6 +294,9 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
     const ls_plan_options *o = &plan->options;
     const double tensor_bytes = (double)(ls_plan_exchanged_floats(plan, step) * sizeof(float));
     const double context_bytes = (double)(ls_plan_context_floats(plan, step) * sizeof(float));
+    /* of each member, on average */
+    const double crossing = visits_of(&s) * (o->expert_degree - 1) / o->expert_degree;
+    const double visit_bytes = (double)(ls_plan_visit_floats(plan, step, (uint64_t)crossing) * sizeof(float));
     double piece_s[LS_TERM_COUNT] = {0};
     add_step(&s, piece_s);
     add_times(terms_s, piece_s, plan->pieces);
@@ -301,6 +306,9 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
     if (context_bytes > 0.0) {
         terms_s[LS_TERM_CONTEXT] +=
             ls_calibration_exchange_s(m->calibration, o->context_degree, context_bytes);
+    }
+    if (visit_bytes > 0.0) {
+        terms_s[LS_TERM_TENSOR] += ls_calibration_exchange_s(m->calibration, o->expert_degree, visit_bytes);
     }
 }
 
@@ -596,7 +604,9 @@ static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embe
                                                        [LS_OP_DROPOUT] = "dropout",
                                                        [LS_OP_ADD] = "add",
                                                        [LS_OP_GATHER] = "gather",
-                                                       [LS_OP_SCATTER] = "scatter"};
+                                                       [LS_OP_SCATTER] = "scatter",
+                                                       [LS_OP_TO_EXPERTS] = "to experts",
+                                                       [LS_OP_FROM_EXPERTS] = "from experts"};
 
 /* Explains a term for a later micro-batch: calls and seconds of each kind of op, forward and
  * backward. */

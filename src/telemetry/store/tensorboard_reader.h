@@ -17,13 +17,14 @@
 
 #include "telemetry/store/run_metrics.h"
 
-typedef struct ls_tensorboard_part {
-    size_t taken;   /* bytes of whole records */
-    uint64_t ahead; /* bytes after those, of a record too long for scalars: to be skipped */
+typedef struct ls_records {
+    size_t taken; /* bytes of whole records */
+    /* bytes after those that belong to a record too long to be a scalar: skip them */
+    uint64_t ahead;
     bool is_broken; /* what follows is no record */
-} ls_tensorboard_part;
+} ls_records;
 
 /* Takes the scalars of all whole records in `text`. */
-ls_tensorboard_part ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes);
+ls_records ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes);
 
 #endif

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Models with experts: the same bits for any number of threads, ranks and stages, after a kill and with anything recomputed; text, evaluation
+# Models with experts: the same bits for any number of threads, ranks, stages and ranks that divide the experts, after a kill and with anything recomputed; text, evaluation
 # and export; what is refused, by name.
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
 
-sizes=(--set model.experts=4 --set model.experts_per_token=2)
+sizes=(--set model.experts=4 --set model.experts_per_token=2 --set train.leaves=6)
 train=("$LOCKSTEP" train tiny.yaml --json "${sizes[@]}")
 
 for family in mixtral qwen3-moe; do
@@ -18,6 +18,13 @@ for family in mixtral qwen3-moe; do
     done
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-stages --ranks 2 --threads 1 --set parallel.pipeline=2
     same "$family, 2 stages" "$(hashes "$out")" "$reference"
+    # RANKS EXPERT PIPELINE RECOMPUTE; 6 leaves: a group of four computes 4, then 2 side by side
+    for mesh in "4 4 1 selective" "4 2 2 full"; do
+        set -- $mesh
+        expect 0 "${train[@]}" --set model.family=$family --run-dir "$family-$1-$2-$3" --ranks "$1" --threads 1 --set "parallel.expert=$2" \
+            --set "parallel.pipeline=$3" --set "train.recompute=$4"
+        same "$family, $1 ranks, expert $2, pipeline $3" "$(hashes "$out")" "$reference"
+    done
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces --steps 5
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces
     same "$family, in two pieces" "$(hashes "$out")" "$reference"
@@ -42,6 +49,15 @@ kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 expect 0 "${long[@]}" --run-dir killed
 same "after kill -9" "$(hashes "$out")" "$reference"
+
+# A rank dies while others visit its experts, while leaves are added up, and when the last ones are complete.
+expect 0 "${train[@]}" --set model.family=qwen3-moe --run-dir whole-moe
+reference=$(hashes "$out")
+for fault in "rank=1,at=leaf" "rank=0,at=merge" "rank=3,at=ready"; do
+    LS_TEST_FAULT="do=die,step=3,$fault" expect 0 "${train[@]}" --set model.family=qwen3-moe --run-dir "dies-${fault//[=,]/-}" --ranks 4 \
+        --threads 1 --set parallel.expert=2 --set parallel.pipeline=2
+    same "killed at $fault" "$(hashes "$out")" "$reference"
+done
 
 # Text, evaluation, export and import.
 expect 0 "$LOCKSTEP" sample mixtral --prompt "the king" --max-tokens 8 --temperature 0
@@ -68,12 +84,18 @@ check "active parameters" test "$(field "$out" active_parameters)" -lt "$(field 
 refused() {
     local setting=$1
     shift
-    expect 2 "${train[@]}" --set model.family=mixtral --run-dir refused --set "$setting"
+    expect 2 "${train[@]}" --set model.family=mixtral --run-dir refused --set $setting
     says "$@"
 }
 refused model.experts_per_token=9 "model.experts_per_token is 9, but there are only 4 experts"
 refused model.expert_ffn=48 "model.expert_ffn is 48, but in the family mixtral it must equal model.ffn, 64"
 refused train.tensor_cut=2 "train.tensor_cut is 2, but in this version it must be 1 for models with experts"
+refused parallel.expert=3 "parallel.expert is 3" "model.experts is 4" "use 2"
+refused parallel.expert=8 "parallel.expert is 8" "model.experts is 4" "use 4"
+refused "parallel.expert=2 --ranks 3" "parallel.ranks is 3" "parallel.expert 2" "for example 4"
+refused "parallel.expert=4 --set train.leaves=2 --ranks 4" "parallel.expert is 4" "train.leaves" "use 2"
+expect 2 "$LOCKSTEP" train tiny.yaml --run-dir refused --set parallel.expert=2
+says "parallel.expert is 2, but model.family llama has no experts"
 refused train.device=cuda "the model has experts"
 refused model.family=llama "model.experts is set, but model.family llama has no experts"
 expect 2 "$LOCKSTEP" train tiny.yaml --run-dir refused --set train.balance_loss=0.5

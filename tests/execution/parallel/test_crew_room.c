@@ -309,12 +309,76 @@ static void room_names_members_that_disagree(void **state)
     assert_non_null(strstr(w.text[0], "rank 0 (dp 0, tp 0) adds 4 bytes, rank 1 (dp 0, tp 1) adds 8 bytes"));
 }
 
+/* Blocks of any size, empty ones too, some larger than a chunk: floats[i][j] from member i to j. */
+static int64_t block_floats(uint32_t from, uint32_t to)
+{
+    static const int64_t floats[] = {0, 5, 70001, 1, 200003, 65536, 131072};
+    return floats[(from * 3 + to * 5) % 7];
+}
+
+static ls_status exchange_all(member *m, const ls_crew *crew, ls_crew_room *room)
+{
+    const uint32_t self = crew->expert_member, degree = crew->expert_degree;
+    ls_crew_block give[MEMBERS_MAX], take[MEMBERS_MAX];
+    uint64_t given = ls_crew_room_get_stats(room).group_bytes[LS_CREW_EXPERT];
+    for (uint32_t i = 0; i < degree; i++) {
+        give[i] = (ls_crew_block){calloc(300000, sizeof(float)), block_floats(self, i)};
+        take[i] = (ls_crew_block){calloc(300000, sizeof(float)), block_floats(i, self)};
+        for (int64_t k = 0; k < give[i].count; k++) {
+            give[i].data[k] = (float)(self * 10 + i) + (float)(k % 1000) / 1024.0f;
+        }
+        given += i == self ? 0 : (uint64_t)give[i].count * sizeof(float) + degree * sizeof(uint64_t);
+    }
+    const ls_status status = crew->exchange(crew->context, give, take);
+    for (uint32_t i = 0; i < degree; i++) {
+        for (int64_t k = 0; k <= take[i].count && status == LS_OK; k++) {
+            const float from = (float)(i * 10 + self) + (float)(k % 1000) / 1024.0f;
+            MUST(m, take[i].data[k] == (k < take[i].count ? from : 0.0f));
+        }
+        free(give[i].data);
+        free(take[i].data);
+    }
+    MUST(m, ls_crew_room_get_stats(room).group_bytes[LS_CREW_EXPERT] == given);
+    return status;
+}
+
+static void room_exchanges_uneven_blocks(void **state)
+{
+    (void)state;
+    const ls_mesh meshes[] = {{.expert = 2}, {.expert = 4, .pipeline = 2}, {.expert = 8}};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
+        world w = {.mesh = meshes[i], .missing = MEMBERS_MAX};
+        run_crew(&w, exchange_all);
+        assert_int_equal(w.status[0], LS_OK);
+    }
+}
+
+static ls_status take_too_much(member *m, const ls_crew *crew, ls_crew_room *room)
+{
+    float x[4] = {0};
+    const ls_crew_block give[] = {{x, 1}, {x, 1}}, take[] = {{x + 2, 1}, {x + 3, 1 + (m->rank == 0)}};
+    (void)room;
+    return crew->exchange(crew->context, give, take);
+}
+
+static void room_names_members_that_take_other_sizes(void **state)
+{
+    (void)state;
+    world w = {.mesh = {.expert = 2}, .missing = MEMBERS_MAX, .timeout_s = 0.2};
+    run_crew(&w, take_too_much);
+    assert_int_equal(w.status[0], LS_ERR_MISMATCH);
+    assert_non_null(
+        strstr(w.text[0], "rank 0 (dp 0, ep 0) takes 2 floats from rank 1 (dp 0, ep 1), which gives it 1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_adds_in_the_order_of_the_tree),
         cmocka_unit_test(room_gathers_and_scatters_rows),
         cmocka_unit_test(room_carries_values_round_the_stages),
+        cmocka_unit_test(room_exchanges_uneven_blocks),
+        cmocka_unit_test(room_names_members_that_take_other_sizes),
         cmocka_unit_test(room_names_who_does_not_come),
         cmocka_unit_test(room_ends_waits_at_a_fence),
         cmocka_unit_test(room_names_members_that_disagree),

@@ -21,10 +21,11 @@ static void mesh_is_one_to_one(void **state)
     (void)state;
     for (uint32_t tensor = 1; tensor <= 4; tensor *= 2) {
         for (uint32_t pipeline = 1; pipeline <= 4; pipeline++) {
-            const ls_mesh mesh = {.tensor = tensor, .pipeline = pipeline};
+            const ls_mesh mesh = {.tensor = tensor, .pipeline = pipeline, .expert = 5 - pipeline};
             for (uint32_t rank = 0; rank < 3 * ls_mesh_crew(mesh); rank++) {
                 const ls_mesh_place place = ls_mesh_place_of(mesh, rank);
                 assert_true(place.tensor < tensor && place.pipeline < pipeline && place.data < 3);
+                assert_true(place.expert < 5 - pipeline);
                 assert_int_equal(ls_mesh_rank_of(mesh, place), rank);
                 assert_int_equal(ls_mesh_leader(mesh, rank), place.data * ls_mesh_crew(mesh));
             }
@@ -61,6 +62,8 @@ static void mesh_names_the_axes_that_are_divided(void **state)
     assert_string_equal(ls_mesh_name((ls_mesh){1, 3}, 5, "", text), "rank 5 (dp 1, pp 2)");
     assert_string_equal(ls_mesh_name((ls_mesh){4, 1}, 5, "node7, pid 4711", text),
                         "rank 5 (dp 1, tp 1; node7, pid 4711)");
+    assert_string_equal(ls_mesh_name((ls_mesh){.expert = 2, .pipeline = 2}, 7, NULL, text),
+                        "rank 7 (dp 1, ep 1, pp 1)");
     assert_string_equal(ls_mesh_name((ls_mesh){0}, 5, NULL, text), "rank 5");
     assert_string_equal(ls_mesh_name((ls_mesh){0}, 5, "node7", text), "rank 5 (node7)");
 }

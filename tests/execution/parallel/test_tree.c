@@ -185,6 +185,24 @@ static void tree_is_pair_agrees_with_the_definition(void **state)
     assert_false(ls_tree_is_pair(7, (ls_leaf_range){4, 2}, (ls_leaf_range){5, 2}));
 }
 
+/* What a crew takes at once is a node of every tree that has these leaves: the pair of its halves. */
+static void tree_next_node_is_a_node(void **state)
+{
+    (void)state;
+    for (uint32_t leaves = 1; leaves <= 40; leaves++) {
+        for (uint32_t first = 0; first < leaves; first++) {
+            const ls_leaf_range node = ls_tree_next_node(first, leaves, 8);
+            const uint32_t half = node.count / 2;
+            assert_int_equal(node.first, first);
+            assert_true(node.count >= 1 && first + node.count <= leaves && first % node.count == 0);
+            assert_true(half == 0 || ls_tree_is_pair(leaves, (ls_leaf_range){first, half},
+                                                     (ls_leaf_range){first + half, half}));
+        }
+    }
+    assert_int_equal(ls_tree_next_node(4, 12, 8).count, 4);
+    assert_int_equal(ls_tree_next_node(8, 15, 8).count, 4);
+}
+
 static void check_sums(uint32_t leaves, uint32_t ranks)
 {
     static ls_leaf_range handed[LS_TREE_INPUTS_MAX], canonical[LS_TREE_INPUTS_MAX];
@@ -196,7 +214,7 @@ static void check_sums(uint32_t leaves, uint32_t ranks)
         ls_leaf_range nodes[LS_TREE_NODES_MAX], predicted[LS_TREE_NODES_MAX];
         float values[LS_TREE_NODES_MAX];
         const uint32_t depth = rank_sums(leaves, range, nodes, values);
-        assert_int_equal(ls_tree_handover(leaves, range, predicted), depth);
+        assert_int_equal(ls_tree_handover(leaves, range, 1, predicted), depth);
         assert_memory_equal(predicted, nodes, depth * sizeof nodes[0]);
         memcpy(handed + count, nodes, depth * sizeof nodes[0]);
         memcpy(sums + count, values, depth * sizeof values[0]);
@@ -266,7 +284,7 @@ static void tree_nodes_of_any_range_fit(void **state)
                 ls_leaf_range nodes[LS_TREE_NODES_MAX];
                 const ls_leaf_range range = {first, past - first};
                 const uint32_t cover = ls_tree_cover(counts[c], range, nodes);
-                const uint32_t handed = ls_tree_handover(counts[c], range, nodes);
+                const uint32_t handed = ls_tree_handover(counts[c], range, 1, nodes);
                 assert_true(cover <= handed && handed <= LS_TREE_NODES_MAX);
                 if (past <= 67) {
                     break;
@@ -284,6 +302,7 @@ int main(void)
         cmocka_unit_test(tree_is_pair_agrees_with_the_definition),
         cmocka_unit_test(tree_program_gives_the_bits_of_the_definition),
         cmocka_unit_test(tree_sums_differ_from_naive_ones),
+        cmocka_unit_test(tree_next_node_is_a_node),
         cmocka_unit_test(tree_range_buffers_of_the_whole_tree),
         cmocka_unit_test(tree_nodes_of_any_range_fit),
     };

@@ -23,7 +23,7 @@ static uint32_t slots_of(const ls_workers_options *options)
 {
     const ls_run_file *run = &options->session->run;
     const uint64_t crew = ls_mesh_crew(ls_session_mesh(options->session));
-    uint64_t slots = ls_min_u64(run->job.max_ranks, run->train.leaves * crew);
+    uint64_t slots = ls_min_u64(run->job.max_ranks, run->train.leaves / run->parallel.expert * crew);
     slots = ls_min_u64(slots, LS_LOCAL_RANKS_MAX) / crew * crew;
     return slots > options->ranks ? (uint32_t)slots : options->ranks;
 }
@@ -495,7 +495,7 @@ ls_status ls_workers_resize(ls_workers *workers, uint32_t ranks)
     if (ranks % workers->control->crew != 0) {
         return ls_fail(LS_ERR_INVALID,
                        "the run cannot have %u ranks: %u ranks compute each leaf together "
-                       "(parallel.tensor * context * pipeline), so it must be a multiple of %u",
+                       "(parallel.tensor * context * pipeline * expert), so it must be a multiple of %u",
                        ranks, workers->control->crew, workers->control->crew);
     }
     atomic_store(&workers->wanted, ranks);
