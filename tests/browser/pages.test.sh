@@ -22,7 +22,7 @@ with open("runs/<b>evil&run/metrics.jsonl", "w") as out:
         out.write(json.dumps({"step": step, "loss": 3 / step if step % 50 else float("nan"), evil: step, "a": -1e300}) + "\n")
 with open("runs/<b>evil&run/events.jsonl", "w") as out:
     for event in ("rank_started", "sample", "checkpoint", "alert", "late", evil):
-        out.write(json.dumps({"time": 1.79e9, "event": event, "step": 1, "rank": 0, "host": evil, "device": evil, "text": evil, "alert": evil,
+        out.write(json.dumps({"time": 1.79e9, "event": event, "step": 1, "rank": 0, "host": evil, "device": evil, "text": evil, "kind": evil,
                               "path": evil, evil: evil}) + "\n")
 json.dump({"run": evil, "status": evil, "predicted": {"step_s": 1}}, open("runs/<b>evil&run/summary.json", "w"))
 json.dump({"note": evil, "tags": ["<i>tag</i>"]}, open("runs/<b>evil&run/notes.json", "w"))

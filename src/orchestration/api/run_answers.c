@@ -357,7 +357,9 @@ static void answer_page(ls_api_exchange *exchange)
                                            .nodes = exchange->asks[1].answer,
                                            .jobs = exchange->asks[2].answer,
                                            .accounts = exchange->asks[3].answer,
-                                           .ended = exchange->asks[4].answer},
+                                           .ended = exchange->asks[4].answer,
+                                           .usage = exchange->asks[5].answer,
+                                           .alerts = exchange->asks[6].answer},
                   ls_env_wall_s(exchange->api->env), &page);
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
@@ -437,6 +439,8 @@ static void ask_page(ls_api_exchange *exchange)
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_object());
     ls_api_exchange_ask(exchange, LS_VERB_ACCOUNTS, NULL);
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED));
+    ls_api_exchange_ask(exchange, LS_VERB_USAGE, NULL);
+    ls_api_exchange_ask(exchange, LS_VERB_ALERTS, NULL);
     ls_api_exchange_then(exchange, answer_page);
 }
 

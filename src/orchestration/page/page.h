@@ -18,8 +18,9 @@
 
 typedef struct ls_page_queue_answers {
     const json_t *status, *nodes, *accounts;
-    const json_t *jobs;  /* jobs that have not ended */
-    const json_t *ended; /* the newest jobs that have ended */
+    const json_t *usage, *alerts; /* may lack members, as for a caller who may see nothing */
+    const json_t *jobs;           /* jobs that have not ended */
+    const json_t *ended;          /* the newest jobs that have ended */
 } ls_page_queue_answers;
 
 typedef struct ls_page_job_answers {

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64 };
+enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64, ALERTS_MAX = 5, COLORS = 8 };
 
 typedef enum part { RUNNING, WAITING, ENDED } part;
 
@@ -49,6 +49,29 @@ static void add_tiles(ls_arena *arena, const json_t *status, const json_t *jobs,
     ls_values_text(tile, "tile_look", failed > 0 ? "bad" : "");
 }
 
+/* A cell for each device, in the colour of the job that has it. */
+static void add_cells(const json_t *node, int64_t devices, int64_t used, ls_values *row)
+{
+    const json_t *holders = json_object_get(node, "jobs");
+    size_t holder = 0;
+    int64_t left = 0;
+    for (int64_t k = 0; k < devices; k++) {
+        ls_values *cell = ls_values_add(row, "cells");
+        while (left == 0 && holder < json_array_size(holders)) {
+            left = ls_page_integer(json_array_get(holders, holder++), "devices");
+        }
+        const json_t *job = left > 0 ? json_array_get(holders, holder - 1) : NULL;
+        left -= left > 0;
+        ls_values_flag(cell, "on", k < used);
+        ls_values_printf(cell, "color", "%" PRId64, ls_page_integer(job, "job") % COLORS);
+        ls_values_text(cell, "said", "");
+        if (job) {
+            ls_values_printf(cell, "said", "job %" PRId64 " %.60s", ls_page_integer(job, "job"),
+                             ls_page_string(job, "name"));
+        }
+    }
+}
+
 static void add_nodes(const json_t *nodes, ls_values *page)
 {
     for (size_t i = 0; i < json_array_size(nodes) && i < ROWS_MAX; i++) {
@@ -60,9 +83,7 @@ static void add_nodes(const json_t *nodes, ls_values *page)
         ls_page_set_integer(row, node, "devices");
         ls_page_set_integer(row, node, "used");
         ls_values_flag(row, "down", strcmp(ls_page_string(node, "state"), "up") != 0);
-        for (int64_t k = 0; k < devices && k < CELLS_MAX; k++) {
-            ls_values_flag(ls_values_add(row, "cells"), "on", k < used);
-        }
+        add_cells(node, devices < CELLS_MAX ? devices : CELLS_MAX, used, row);
     }
 }
 
@@ -107,6 +128,16 @@ static void add_job(const json_t *job, part of, double now_s, ls_values *list)
     ls_page_set_integer(row, job, "ranks");
     set_times(job, of, now_s, row);
     ls_values_cut(row, "why", ls_page_string(job, "why"), 200);
+    const int64_t step = ls_page_integer(job, "step"), steps = ls_page_integer(job, "steps");
+    const double cost = ls_page_number(job, "cost"), cap = ls_page_number(job, "max_cost");
+    ls_values_text(row, "progress", "");
+    ls_values_text(row, "money", "");
+    if (of == RUNNING && steps > 0) {
+        ls_values_printf(row, "progress", "step %" PRId64 " of %" PRId64, step, steps);
+    }
+    if (of != WAITING && cost > 0.0) {
+        ls_values_printf(row, "money", cap > 0.0 ? "%.2f of %.2f USD" : "%.2f USD", cost, cap);
+    }
 }
 
 static void add_jobs(const json_t *jobs, part of, double now_s, ls_values *page)
@@ -142,9 +173,54 @@ static void set_before(const json_t *answer, ls_values *page)
     }
 }
 
-/* ---- accounts ---- */
+/* ---- accounts, alerts ---- */
 
-static void add_accounts(const json_t *accounts, ls_values *page)
+static void set_dollars(ls_values *row, const json_t *account, const char *key)
+{
+    ls_values_text(row, key, NULL);
+    if (json_is_number(json_object_get(account, key))) {
+        ls_values_printf(row, key, "%.2f", ls_page_number(account, key));
+    }
+}
+
+/* What the account spent this month, beside its budget, and how much of what it held was used. */
+static void set_money(ls_values *row, const json_t *account, const json_t *usage)
+{
+    const char *name = ls_page_string(account, "account");
+    const double budget = ls_page_number(account, "budget"), spent = ls_page_number(account, "month_cost");
+    const double share = budget > 0.0 ? spent / budget : 0.0;
+    static const char *const money[] = {"month_cost", "month_forecast", "budget"};
+    for (size_t i = 0; i < 3; i++) {
+        set_dollars(row, account, money[i]);
+    }
+    ls_values_flag(row, "has_budget", budget > 0.0);
+    ls_values_printf(row, "spent", "%.1f", share < 1.0 ? 100.0 * share : 100.0);
+    ls_values_text(row, "spent_color", share >= 1.0 ? "4" : share >= 0.8 ? "6" : "2");
+    ls_values_text(row, "busy", NULL);
+    for (size_t i = 0; i < json_array_size(usage); i++) {
+        const json_t *used = json_array_get(usage, i);
+        const double held_h = ls_page_number(used, "allocated_h");
+        if (strcmp(ls_page_string(used, "account"), name) == 0 && held_h > 0.0) {
+            ls_values_printf(row, "busy", "%.0f %%", 100.0 * (1.0 - ls_page_number(used, "idle_h") / held_h));
+        }
+    }
+}
+
+static void add_alerts(const json_t *alerts, ls_values *page)
+{
+    const size_t count = json_array_size(alerts);
+    for (size_t i = count; i-- > 0 && count - i <= ALERTS_MAX;) {
+        const json_t *alert = json_array_get(alerts, i);
+        ls_values *row = ls_values_add(page, "alerts");
+        ls_values_cut(row, "kind", ls_page_string(alert, "kind"), 40);
+        ls_values_cut(row, "text", ls_page_string(alert, "text"), 400);
+        ls_web_time(row, "time", ls_page_number(alert, "time"), "%m-%d %H:%M UTC");
+        ls_values_flag(row, "has_job", ls_page_integer(alert, "job") > 0);
+        ls_page_set_integer(row, alert, "job");
+    }
+}
+
+static void add_accounts(const json_t *accounts, const json_t *usage, ls_values *page)
 {
     for (size_t i = 0; i < json_array_size(accounts) && i < ROWS_MAX; i++) {
         const json_t *account = json_array_get(accounts, i);
@@ -158,6 +234,7 @@ static void add_accounts(const json_t *accounts, ls_values *page)
         ls_page_set_integer(row, account, "devices");
         ls_page_set_integer(row, account, "running");
         ls_page_set_integer(row, account, "waiting");
+        set_money(row, account, usage);
     }
 }
 
@@ -179,7 +256,9 @@ void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *
     add_jobs(json_object_get(answers->ended, "jobs"), ENDED, now_s, page);
     set_before(answers->ended, page);
     add_nodes(json_object_get(answers->nodes, "nodes"), page);
-    add_accounts(json_object_get(answers->accounts, "accounts"), page);
+    add_accounts(json_object_get(answers->accounts, "accounts"), json_object_get(answers->usage, "accounts"),
+                 page);
+    add_alerts(json_object_get(answers->alerts, "alerts"), page);
     ls_web_append("queue.html", page, text);
     ls_arena_release(&arena);
 }

@@ -20,13 +20,14 @@ enum {
     COURSE_WIDTH = 1000,
 };
 
+#define WORD_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
 /* ---- addresses ---- */
 
 void ls_run_id_append(ls_text *text, const char *string)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
     for (; *string; string++) {
-        if (strchr(plain, *string)) {
+        if (strchr(WORD_CHARACTERS "~", *string)) {
             ls_text_append_bytes(text, string, 1);
         } else {
             ls_text_printf(text, "%%%02X", (unsigned)(unsigned char)*string);
@@ -245,7 +246,7 @@ static void add_alerts(const ls_report_data *data, ls_values *page)
         const json_t *event = json_array_get(data->events, i);
         if (strcmp(json_string_value(json_object_get(event, "event")), "alert") == 0) {
             ls_values *row = ls_values_add(page, "alerts");
-            ls_values_cut(row, "kind", json_string_value(json_object_get(event, "alert")), 40);
+            ls_values_cut(row, "kind", json_string_value(json_object_get(event, "kind")), 40);
             ls_values_cut(row, "text", json_string_value(json_object_get(event, "text")), 400);
             ls_web_time(row, "time", ls_json_number(event, "time"), "%m-%d %H:%M UTC");
             shown++;
@@ -284,11 +285,29 @@ static void set_foreign_head(const ls_run_view *run, ls_values *page)
     ls_values_flag(page, "has_progress", false);
 }
 
+/* `path` and `rest` as one word of a shell. */
+static void append_word(ls_text *text, const char *path, const char *rest)
+{
+    const bool is_plain = path[strspn(path, WORD_CHARACTERS "/+,@:")] == '\0';
+    ls_text_append(text, is_plain ? "" : "'");
+    for (const char *at = path; *at; at++) {
+        ls_text_append_bytes(text, *at == '\'' ? "'\\''" : at, *at == '\'' ? 4 : 1);
+    }
+    ls_text_append(text, rest);
+    ls_text_append(text, is_plain ? "" : "'");
+}
+
 static void set_command(const ls_report_data *data, const char *dir, ls_values *page)
 {
     ls_values_text(page, "command", "");
     if (data->run_yaml) {
-        ls_values_printf(page, "command", "lockstep train %s/run.yaml --run-dir %s-again", dir, dir);
+        ls_text command = {0};
+        ls_text_append(&command, "lockstep train ");
+        append_word(&command, dir, "/run.yaml");
+        ls_text_append(&command, " --run-dir ");
+        append_word(&command, dir, "-again");
+        ls_values_text(page, "command", ls_text_string(&command));
+        ls_text_release(&command);
     }
 }
 

@@ -330,14 +330,16 @@ static void prometheus_escapes_labels(void **state)
 static void pages_show_no_markup_of_others(void **state)
 {
     (void)state;
-    json_t *all = parse("{\"version\":\"" EVIL "\",\"engine\":\"" EVIL "\",\"order\":\"" EVIL
-                        "\",\"paused\":\"" EVIL "\","
-                        "\"nodes\":[{\"node\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"state\":\"" EVIL
-                        "\",\"devices\":2,\"used\":1}],"
-                        "\"jobs\":[{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"" EVIL
-                        "\",\"account\":\"" EVIL "\",\"priority\":\"" EVIL "\",\"why\":\"" EVIL "\"},"
-                        "{\"job\":2,\"name\":null,\"state\":\"FAILED\"}],"
-                        "\"accounts\":[{\"account\":\"" EVIL "\"}]}");
+    json_t *all = parse(
+        "{\"version\":\"" EVIL "\",\"engine\":\"" EVIL "\",\"order\":\"" EVIL "\",\"paused\":\"" EVIL "\","
+        "\"nodes\":[{\"node\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"state\":\"" EVIL
+        "\",\"devices\":2,\"used\":1}],"
+        "\"jobs\":[{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"" EVIL "\",\"account\":\"" EVIL
+        "\",\"priority\":\"" EVIL "\",\"why\":\"" EVIL "\"},"
+        "{\"job\":2,\"name\":null,\"state\":\"FAILED\"}],"
+        "\"accounts\":[{\"account\":\"" EVIL
+        "\",\"budget\":5,\"month_cost\":1e9,\"allocated_h\":2,\"idle_h\":1}],"
+        "\"alerts\":[{\"kind\":\"" EVIL "\",\"text\":\"" EVIL "\",\"time\":1e300,\"job\":7}]}");
     json_t *job = parse("{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"QUEUED\",\"account\":\"" EVIL
                         "\",\"run_dir\":\"" EVIL "\"}");
     json_t *events = parse("{\"events\":[{\"time\":1e300,\"to\":\"" EVIL "\",\"text\":\"" EVIL
@@ -345,9 +347,14 @@ static void pages_show_no_markup_of_others(void **state)
     json_t *why = parse("{\"text\":\"" EVIL "\",\"eta_s\":-5,\"blockers\":[{\"job\":3,\"name\":\"" EVIL
                         "\"}],\"counterfactuals\":[{\"text\":\"" EVIL "\"}]}");
     ls_text page = {0};
-    ls_page_queue(
-        &(ls_page_queue_answers){.status = all, .nodes = all, .accounts = all, .jobs = all, .ended = all},
-        100.0, &page);
+    ls_page_queue(&(ls_page_queue_answers){.status = all,
+                                           .nodes = all,
+                                           .jobs = all,
+                                           .accounts = all,
+                                           .ended = all,
+                                           .usage = all,
+                                           .alerts = all},
+                  100.0, &page);
     ls_page_ended(all, 100.0, &page);
     static const char log[] = "a <script>\033[31m\xff\nb";
     ls_page_job(
