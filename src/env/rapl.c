@@ -3,11 +3,11 @@
 
 #include "base/assert.h"
 
-#include <inttypes.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 enum { PACKAGES_MAX = 64, PATH_BYTES = 512 };
 
@@ -23,12 +23,19 @@ struct ls_rapl {
 
 static bool read_u64(const char *path, uint64_t *value_out)
 {
-    FILE *file = fopen(path, "re");
-    const bool is_read = file && fscanf(file, "%" SCNu64, value_out) == 1;
-    if (file) {
-        fclose(file);
+    char text[32], *end = text;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
     }
-    return is_read;
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (end == text) {
+        return false;
+    }
+    *value_out = value;
+    return true;
 }
 
 ls_rapl *ls_rapl_open(const char *folder)

@@ -19,7 +19,7 @@ ls_rapl *ls_rapl_open(const char *folder);
 /*
  * Microjoules of all packages since the last call, or since open. The counters begin anew after
  * some minutes at full power (max_energy_range_uj), so it has to be called at least once a minute.
- * A counter that can't be read now counts at the next call.
+ * A counter that can't be read now counts at the next call. Allocates nothing.
  */
 uint64_t ls_rapl_take_uj(ls_rapl *rapl);
 

@@ -60,6 +60,7 @@ static void end_time_log(ls_trainer *trainer, ls_status status, ls_time_history 
     const bool away = status != LS_OK && status != LS_INTERRUPTED;
     ls_meter *meter = &trainer->control.meter;
     trainer->books.goodput.cost_usd = ls_meter_note(meter, meter->devices, ls_clock_monotonic_s());
+    ls_trainer_note_energy(trainer);
     ls_time_log_end(trainer->books.time_log, status_word(trainer, status), away);
     if (ls_time_history_load(trainer->dir.path, history_out) != LS_OK || history_out->start_count == 0) {
         ls_error_clear();
@@ -113,6 +114,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .flops_per_step = ls_session_step_flops(session, true),
         .recoveries = recoveries,
         .cost_usd = history.total.cost_usd,
+        .energy_j = history.total.energy_j,
         .time = time,
         .starts = starts,
         .sources = sources,

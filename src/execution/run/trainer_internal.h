@@ -17,6 +17,7 @@
 #ifndef LS_EXECUTION_RUN_TRAINER_INTERNAL_H
 #define LS_EXECUTION_RUN_TRAINER_INTERNAL_H
 
+#include "env/rapl.h"
 #include "execution/elastic/host/preemption_notice.h"
 #include "execution/elastic/workers/workers.h"
 #include "execution/executor/state.h"
@@ -116,6 +117,10 @@ typedef struct ls_trainer_control {
     ls_control_socket *socket;    /* NULL: it could not be opened */
     ls_trainer_shared shared;
     ls_meter meter; /* what the run costs, and job.max_cost */
+    /* NULL: the machine counts no energy, or the run uses a GPU. The run is charged for energy_part
+     * of it: its part of the machine's devices, in the queue (LOCKSTEP_ENERGY_PART), or all. */
+    ls_rapl *rapl;
+    double energy_part, energy_read_s;
     bool has_told_cap;
     bool leaving; /* notice was given: stop, save, exit with 75 */
     bool has_reported_signal;
@@ -202,6 +207,8 @@ ls_status ls_trainer_stop_status(const ls_trainer *trainer);
 /* Whether to stop, asked in the middle of long work; also updates the time log and polls notices.
  * context: the trainer. */
 bool ls_trainer_should_stop(void *context);
+/* Books the energy of the machine since the last call. */
+void ls_trainer_note_energy(ls_trainer *trainer);
 /* Starts to watch the sources of preemption notices that the run file and the environment name.
  * Errors: LS_ERR_INVALID. */
 ls_status ls_trainer_open_notices(ls_trainer *trainer);

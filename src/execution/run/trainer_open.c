@@ -171,6 +171,16 @@ static ls_status take_memory(ls_trainer *trainer)
     return create_side_work(trainer);
 }
 
+/* A GPU's energy is not counted here, so a run on one reports none. */
+static void open_energy(ls_trainer *trainer)
+{
+    const char *part = getenv("LOCKSTEP_ENERGY_PART");
+    char *end = NULL;
+    const double told = part ? strtod(part, &end) : 1.0;
+    trainer->control.energy_part = told > 0.0 && told <= 1.0 && !(end && *end) ? told : 1.0;
+    trainer->control.rapl = trainer->session.device == trainer->session.queue ? ls_rapl_open(NULL) : NULL;
+}
+
 /* Reads what earlier starts took and cost, and begins the account of this one. A run can do without
  * a time log, but not go beyond its cap. */
 static ls_status open_books(ls_trainer *trainer)
@@ -185,6 +195,7 @@ static ls_status open_books(ls_trainer *trainer)
     trainer->loop.redone_until = history.highest_step;
     ls_time_history_release(&history);
     LS_TRY(status);
+    open_energy(trainer);
     if (is_there == LS_OK) {
         is_there = ls_time_log_open(trainer->dir.path, &trainer->books.goodput, begun_s, trainer->loop.step,
                                     &trainer->books.time_log);
@@ -482,6 +493,7 @@ void ls_trainer_close(ls_trainer *trainer)
 {
     ls_trainer_close_control(&trainer->control);
     ls_preemption_watch_stop(trainer->control.notices);
+    ls_rapl_close(trainer->control.rapl);
     ls_text_release(&trainer->alerts.lines);
     ls_progress_destroy(trainer->books.progress);
     ls_save_job_release(&trainer->saving.pending);

@@ -79,6 +79,15 @@ static void poll_notices(ls_trainer *trainer)
     }
 }
 
+void ls_trainer_note_energy(ls_trainer *trainer)
+{
+    ls_trainer_control *control = &trainer->control;
+    if (control->rapl) {
+        trainer->books.goodput.energy_j +=
+            1e-6 * control->energy_part * (double)ls_rapl_take_uj(control->rapl);
+    }
+}
+
 /* Brings the cost up to date, and tells once that it has reached the cap. */
 static void watch_cost(ls_trainer *trainer)
 {
@@ -88,6 +97,10 @@ static void watch_cost(ls_trainer *trainer)
     const uint32_t devices =
         trainer->backend.workers ? ls_workers_ranks(trainer->backend.workers) : meter->devices;
     trainer->books.goodput.cost_usd = ls_meter_note(meter, devices > 0 ? devices : meter->devices, now_s);
+    if (now_s - control->energy_read_s >= 1.0) {
+        control->energy_read_s = now_s;
+        ls_trainer_note_energy(trainer);
+    }
     if (control->has_told_cap || !trainer->books.log || !ls_meter_is_over(meter, now_s)) {
         return;
     }

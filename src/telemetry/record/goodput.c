@@ -97,6 +97,7 @@ void ls_goodput_add(ls_goodput *goodput, const ls_goodput *more)
         goodput->seconds[i] += more->seconds[i];
     }
     goodput->cost_usd += more->cost_usd;
+    goodput->energy_j += more->energy_j;
 }
 
 const char *ls_time_class_name(ls_time_class time_class)

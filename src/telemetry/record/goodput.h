@@ -41,6 +41,7 @@ typedef struct ls_goodput {
     ls_time_class current;
     double since_s;  /* monotonic, when the current class began */
     double cost_usd; /* of its devices in that time; 0: no price is known */
+    double energy_j; /* of its part of the machine in that time; 0: not measured */
 } ls_goodput;
 
 /* Starts in class LS_TIME_STARTUP at `start_s` (monotonic; the start of the process when known). */

@@ -35,6 +35,8 @@ static bool read_line(const json_t *object, time_line *line_out)
     ls_goodput_from_json(object, &line.time);
     const double cost_usd = ls_json_number(object, "cost_usd");
     line.time.cost_usd = isfinite(cost_usd) && cost_usd > 0.0 ? cost_usd : 0.0;
+    const double energy_j = ls_json_number(object, "energy_j");
+    line.time.energy_j = isfinite(energy_j) && energy_j > 0.0 ? energy_j : 0.0;
     line.unfinished_s = line.unfinished_s > 0.0 ? line.unfinished_s : 0.0;
     line.has_ended = status != NULL;
     snprintf(line.status, sizeof line.status, "%s", status ? status : "");

@@ -111,6 +111,9 @@ static void compose(ls_time_log *log)
     if (log->goodput->cost_usd > 0.0) {
         ls_text_printf(line, ", \"cost_usd\": %.9g", log->goodput->cost_usd);
     }
+    if (log->goodput->energy_j > 0.0) {
+        ls_text_printf(line, ", \"energy_j\": %.9g", log->goodput->energy_j);
+    }
     for (int i = 0; i < LS_TIME_CLASS_COUNT; i++) {
         if (log->goodput->seconds[i] > 0.0) {
             ls_text_printf(line, ", \"%s\": %.6f", ls_time_class_name((ls_time_class)i),

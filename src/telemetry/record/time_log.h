@@ -8,7 +8,8 @@
  *   {"start": 2, "begun": 1764000000.123456, "step": 812, "restored": 800, "unfinished_s": 0.03,
  *   "startup": 0.41, "compute": 93.2, ...}
  *
- * The member cost_usd is there when the price of a device is known. The last line is overwritten in
+ * The member cost_usd is there when the price of a device is known, energy_j when the machine
+ * counts its energy. The last line is overwritten in
  * place, at most every 100 ms, until it covers a slice of time (a 256th of the start's age, at
  * least 100 ms); then a new line follows. So a killed process leaves
  * an account that is a tenth of a second old, or as old as its last kernel call was long, and a

@@ -120,7 +120,8 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
-        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f, s:s}",
+        "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f, s:s, "
+        "s:f}",
         "job", (json_int_t)job->id, "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
         "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
@@ -128,7 +129,8 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
         strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
         (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max, "image", job->spec.image,
         "image_options", strings(&job->spec.image_options), "price", job->price_usd, "spent",
-        ls_job_spent_usd(job), "run_dir", job->spec.group[0] ? job->run_dir : "");
+        ls_job_spent_usd(job), "run_dir", job->spec.group[0] ? job->run_dir : "", "energy_part",
+        fmin(1.0, (double)job->ranks_now / machine->node.devices));
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID,
                        "the command, an environment variable or a path of job %" PRIu64 " is not valid UTF-8",

@@ -16,10 +16,12 @@
  *   {"job", "epoch", "user", "directory", "argv": [..], "processes", "ranks_per_node",
  *    "devices": [..], "gpus": bool, "grace_s", "limit_s", "variables": ["NAME=VALUE"],
  *    "group_signal": bool, "cpus", "umask", "log_max", "image", "image_options": [..],
- *    "price", "spent"}
+ *    "price", "spent", "run_dir", "energy_part"}
  *
  * price: USD for a device and an hour; spent: USD that the job has cost before this start. A
  * training run learns them from LOCKSTEP_PRICE and LOCKSTEP_SPENT, and keeps job.max_cost itself.
+ * run_dir: of a job of a sweep, whose result is written down with its end. energy_part: its part of
+ * the machine's devices (LOCKSTEP_ENERGY_PART).
  */
 #ifndef LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H
 #define LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_H
