@@ -234,6 +234,7 @@ void ls_job_drop_request(ls_job *job)
         .set = keep_strings(&kept, &spec->set), /* distinguishes the jobs of a sweep */
         .share = keep_strings(&kept, &spec->share),
         .priority = spec->priority,
+        .step_tokens = spec->step_tokens,
         .ranks = spec->ranks,
         .min_ranks = spec->min_ranks,
         .max_ranks = spec->max_ranks,

@@ -22,7 +22,7 @@ queue_up
         sleep 0.02
     done
 ) &
-expect 0 "$LOCKSTEP" submit run.yaml --env LOCKSTEP_POWERCAP --set train.steps=1500 --set eval.every_steps=0 --set checkpoint.every_steps=0
+expect 0 "$LOCKSTEP" submit run.yaml --env LOCKSTEP_POWERCAP --set train.steps=700 --set eval.every_steps=0 --set checkpoint.every_steps=0
 expect 0 "$LOCKSTEP" wait 1
 job_is_charged() { "$LOCKSTEP" ps 1 --json >"$out" && [ "$(json 'd["usage"]["energy_j"] is not None')" = True ]; }
 wait_until "the job is charged" job_is_charged
