@@ -171,6 +171,11 @@ extern const ls_command ls_command_cache_ls;
 extern const ls_command ls_command_cache_clear;
 extern const ls_command ls_command_cache_verify;
 extern const ls_command ls_command_cache_limit;
+extern const ls_command ls_command_blob_ls;
+extern const ls_command ls_command_blob_get;
+extern const ls_command ls_command_blob_put;
+extern const ls_command ls_command_blob_cp;
+extern const ls_command ls_command_blob_rm;
 /* cli/plan */
 extern const ls_command ls_command_plan;
 /* cli/queue */

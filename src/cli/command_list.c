@@ -30,6 +30,11 @@ const ls_command_entry ls_command_list[] = {
     {"Data", &ls_command_cache_clear, false},
     {"Data", &ls_command_cache_verify, false},
     {"Data", &ls_command_cache_limit, false},
+    {"Data", &ls_command_blob_ls, false},
+    {"Data", &ls_command_blob_get, false},
+    {"Data", &ls_command_blob_put, false},
+    {"Data", &ls_command_blob_cp, false},
+    {"Data", &ls_command_blob_rm, false},
 
     {"Plan", &ls_command_plan, true},
     {"Plan", &ls_command_calibrate, false},

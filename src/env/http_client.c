@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -22,6 +23,7 @@ static struct {
     CURLcode (*easy_perform)(CURL *handle);
     CURLcode (*easy_getinfo)(CURL *handle, CURLINFO info, ...);
     void (*easy_cleanup)(CURL *handle);
+    void (*easy_reset)(CURL *handle);
     const char *(*easy_strerror)(CURLcode code);
     struct curl_slist *(*slist_append)(struct curl_slist *list, const char *text);
     void (*slist_free_all)(struct curl_slist *list);
@@ -34,10 +36,34 @@ static void load(void)
         {"curl_easy_setopt", &curl.easy_setopt},       {"curl_easy_perform", &curl.easy_perform},
         {"curl_easy_getinfo", &curl.easy_getinfo},     {"curl_easy_cleanup", &curl.easy_cleanup},
         {"curl_easy_strerror", &curl.easy_strerror},   {"curl_slist_append", &curl.slist_append},
-        {"curl_slist_free_all", &curl.slist_free_all},
+        {"curl_slist_free_all", &curl.slist_free_all}, {"curl_easy_reset", &curl.easy_reset},
     };
     curl.is_there = ls_library_load("libcurl.so.4", symbols, sizeof symbols / sizeof symbols[0]) &&
                     curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* ---- connections that are kept ---- */
+
+struct ls_http_session {
+    CURL *handle;
+};
+
+ls_http_session *ls_http_session_create(void)
+{
+    pthread_once(&curl.once, load);
+    ls_http_session *session = curl.is_there ? calloc(1, sizeof *session) : NULL;
+    if (session) {
+        session->handle = curl.easy_init();
+    }
+    return session;
+}
+
+void ls_http_session_destroy(ls_http_session *session)
+{
+    if (session && session->handle) {
+        curl.easy_cleanup(session->handle);
+    }
+    free(session);
 }
 
 /* ---- a request ---- */
@@ -78,6 +104,10 @@ static size_t take_headers(char *line, size_t size, size_t count, void *context)
     take_header(line, bytes, "content-range:", answer->content_range, sizeof answer->content_range);
     take_header(line, bytes, "retry-after:", answer->retry_after, sizeof answer->retry_after);
     take_header(line, bytes, "x-error-message:", answer->error_message, sizeof answer->error_message);
+    const char *const *wanted = ((transfer *)context)->request->wanted;
+    for (size_t i = 0; wanted && i < LS_HTTP_WANTED_MAX && wanted[i]; i++) {
+        take_header(line, bytes, wanted[i], answer->wanted[i], sizeof answer->wanted[i]);
+    }
     return bytes;
 }
 
@@ -119,9 +149,14 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
     curl.easy_setopt(handle, CURLOPT_URL, request->url);
     curl.easy_setopt(handle, CURLOPT_CUSTOMREQUEST, request->method);
     curl.easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+    curl.easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
+    if (strcmp(request->method, "HEAD") == 0) {
+        curl.easy_setopt(handle, CURLOPT_NOBODY, 1L);
+    }
     if (request->body) {
-        curl.easy_setopt(handle, CURLOPT_POSTFIELDSIZE, (long)request->body_bytes);
+        curl.easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
         curl.easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
+        curl.easy_setopt(handle, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
     }
     curl.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1e3 * request->connect_timeout_s));
     curl.easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1e3 * request->timeout_s));
@@ -189,8 +224,16 @@ ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
         return ls_fail(LS_ERR_IO, "sending HTTP requests needs libcurl, and libcurl.so.4 can't be loaded "
                                   "(Debian: install libcurl4)");
     }
-    CURL *handle = curl.easy_init();
+    const bool is_kept = request->session && request->session->handle;
+    CURL *handle = is_kept ? request->session->handle : curl.easy_init();
     struct curl_slist *headers = NULL;
+    if (is_kept) {
+        curl.easy_reset(handle);
+    }
+    if (request->body) {
+        /* libcurl's own headers of a form */
+        headers = curl.slist_append(curl.slist_append(headers, "Expect:"), "Content-Type:");
+    }
     for (const char *const *header = request->headers; handle && header && *header; header++) {
         struct curl_slist *more = curl.slist_append(headers, *header);
         headers = more ? more : headers;
@@ -202,15 +245,28 @@ ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
         answer_out->bytes = 0;
         answer_out->location[0] = answer_out->content_range[0] = '\0';
         answer_out->retry_after[0] = answer_out->error_message[0] = '\0';
+        memset(answer_out->wanted, 0, sizeof answer_out->wanted);
         transfer t = {.request = request, .answer = answer_out, .handle = handle};
         status = perform(&t, handle, headers);
-        curl.easy_cleanup(handle);
+        if (!is_kept) {
+            curl.easy_cleanup(handle);
+        }
     }
     curl.slist_free_all(headers);
     return status;
 }
 
 #else
+
+ls_http_session *ls_http_session_create(void)
+{
+    return NULL;
+}
+
+void ls_http_session_destroy(ls_http_session *session)
+{
+    (void)session;
+}
 
 ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
 {

@@ -17,15 +17,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LS_HTTP_BODY_BYTES_MAX = 64 * 1024 }; /* limit of an answer; longer ones are an error */
+enum {
+    LS_HTTP_BODY_BYTES_MAX = 64 * 1024, /* limit of an answer; longer ones are an error */
+    LS_HTTP_WANTED_MAX = 4,
+};
 
 struct ls_http_answer;
 
+/* A connection that is kept for the next request, which saves the handshakes. Used by one request
+ * at a time. */
+typedef struct ls_http_session ls_http_session;
+/* NULL without memory or libcurl; requests then work without. */
+ls_http_session *ls_http_session_create(void);
+void ls_http_session_destroy(ls_http_session *session); /* NULL is allowed */
+
 typedef struct ls_http_request {
-    const char *method;         /* "GET", "PUT", "POST" */
+    const char *method;         /* "GET", "PUT", "POST"; an answer to "HEAD" has no body */
     const char *url;            /* http:// or https:// */
     const char *const *headers; /* "Name: value", ends with NULL; NULL: none */
-    const void *body;           /* borrowed; NULL: none */
+    const void *body;           /* borrowed, sent without a Content-Type of its own; NULL: none */
     size_t body_bytes;
     double connect_timeout_s, timeout_s; /* > 0; timeout_s is for the whole request */
     /* when it is not 0 the request is given up within a second; NULL: never */
@@ -38,12 +48,17 @@ typedef struct ls_http_request {
     ls_status (*take)(void *context, const struct ls_http_answer *head, const void *data, size_t bytes);
     void *context;
     bool uses_proxies; /* those of the environment: https_proxy, no_proxy */
+    /* Further headers of the answer to keep, with their colon: "etag:". At most LS_HTTP_WANTED_MAX,
+     * ends with NULL; NULL: none. */
+    const char *const *wanted;
+    ls_http_session *session; /* NULL: a connection of its own */
 } ls_http_request;
 
 typedef struct ls_http_answer {
     int code; /* 200, 404, ... */
     /* Headers; "" if the answer lacks them or they are longer. */
     char location[2048], content_range[128], retry_after[64], error_message[512];
+    char wanted[LS_HTTP_WANTED_MAX][256]; /* in the order of the request's */
     size_t bytes;
     char body[LS_HTTP_BODY_BYTES_MAX + 1]; /* zero-terminated */
 } ls_http_answer;

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+/* blob ls|get|put|cp|rm: files in S3 and folders. */
+#include "storage/blob/blob.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/table.h"
+#include "storage/blob/transfer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct blob_settings {
+    const char *endpoint, *region;
+    uint64_t threads;
+    double patience_s;
+    bool recursive, if_absent, json;
+} blob_settings;
+
+#define ROWS_PLACE                                                                                           \
+    {.key = "endpoint",                                                                                      \
+     .type = LS_OPTION_STRING,                                                                               \
+     .offset = offsetof(blob_settings, endpoint),                                                            \
+     .default_text = "\"\"",                                                                                 \
+     .value_name = "URL",                                                                                    \
+     .help = "address of the S3 server; without it, AWS_ENDPOINT_URL, or Amazon's"},                         \
+        {.key = "region",                                                                                    \
+         .type = LS_OPTION_STRING,                                                                           \
+         .offset = offsetof(blob_settings, region),                                                          \
+         .default_text = "\"\"",                                                                             \
+         .help = "region of the bucket; without it, AWS_REGION, the region of the profile, or us-east-1"},   \
+        {.key = "patience",                                                                                  \
+         .type = LS_OPTION_DURATION,                                                                         \
+         .offset = offsetof(blob_settings, patience_s),                                                      \
+         .default_text = "2m",                                                                               \
+         .min = 0.1,                                                                                         \
+         .max = 86400,                                                                                       \
+         .unit_needed = true,                                                                                \
+         .help = "for how long a request that fails for a passing reason is tried again"},                   \
+    {                                                                                                        \
+        .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(blob_settings, threads),                 \
+        .default_text = "4", .min = 1, .max = LS_BLOB_THREADS_MAX, .help = "number of requests at once"      \
+    }
+#define ROW_RECURSIVE                                                                                        \
+    {                                                                                                        \
+        .key = "recursive", .letter = 'r', .type = LS_OPTION_BOOL,                                           \
+        .offset = offsetof(blob_settings, recursive), .default_text = "false",                               \
+        .help = "take everything below the address, as a folder"                                             \
+    }
+
+static ls_blob_options options_of(const blob_settings *s)
+{
+    return (ls_blob_options){.endpoint = s->endpoint[0] ? s->endpoint : NULL,
+                             .region = s->region[0] ? s->region : NULL,
+                             .patience_s = s->patience_s,
+                             .threads = (unsigned)s->threads};
+}
+
+static ls_status open_place(const ls_invocation *invocation, const char *address, ls_blob_place *place_out)
+{
+    const ls_blob_options options = options_of(invocation->settings);
+    return ls_blob_place_open(invocation->arena, address, &options, place_out);
+}
+
+/* ---- ls ---- */
+
+static const ls_option ls_rows[] = {ROW_RECURSIVE, LS_ROW_JSON(blob_settings), ROWS_PLACE};
+static const ls_option_table blob_ls_table = LS_OPTIONS(ls_rows);
+
+static void print_list_json(const char *address, const ls_blob_entry *entries, size_t count)
+{
+    json_t *list = json_array();
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ls_blob_entry *e = &entries[i];
+        bytes += e->bytes;
+        json_array_append_new(list, json_pack("{s:s, s:b, s:I, s:f, s:s}", "key", e->key, "folder",
+                                              e->is_folder, "bytes", (json_int_t)e->bytes, "modified_s",
+                                              e->modified_s, "etag", e->etag));
+    }
+    json_t *root =
+        json_pack("{s:s, s:I, s:o}", "address", address, "bytes", (json_int_t)bytes, "blobs", list);
+    ls_print_json(root);
+    json_decref(root);
+}
+
+static void print_list(ls_arena *arena, const ls_blob_entry *entries, size_t count)
+{
+    static const char *const titles[] = {"BYTES", "MODIFIED (UTC)", "KEY"};
+    static const bool right[] = {true, false, false};
+    ls_table table = {.titles = titles, .right = right, .columns = 3, .arena = arena};
+    ls_text text = {0}, key = {0};
+    for (size_t i = 0; i < count; i++) {
+        const ls_blob_entry *e = &entries[i];
+        char when[32] = "";
+        const time_t seconds = (time_t)e->modified_s;
+        struct tm parts;
+        if (!e->is_folder && gmtime_r(&seconds, &parts)) {
+            strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &parts);
+        }
+        ls_table_add(&table, e->is_folder ? "" : ls_arena_printf(arena, "%" PRIu64, e->bytes));
+        ls_table_add(&table, ls_arena_strdup(arena, when));
+        ls_text_clear(&key);
+        ls_text_append_printable(&key, e->key, strlen(e->key), "");
+        ls_table_add(&table, ls_arena_strdup(arena, ls_text_string(&key)));
+    }
+    ls_table_append(&table, ls_terminal_width(), &text);
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
+    ls_text_release(&key);
+}
+
+static ls_status run_blob_ls(const ls_invocation *invocation)
+{
+    const blob_settings *settings = invocation->settings;
+    ls_blob_place place;
+    ls_blob_entry *entries = NULL;
+    size_t count = 0;
+    LS_TRY(open_place(invocation, invocation->words[0], &place));
+    const ls_status status =
+        ls_blob_list(place.store, invocation->arena, place.key, settings->recursive, &entries, &count);
+    if (status == LS_OK && settings->json) {
+        print_list_json(invocation->words[0], entries, count);
+    } else if (status == LS_OK && count == 0) {
+        printf("there is nothing at %s\n", invocation->words[0]);
+    } else if (status == LS_OK) {
+        print_list(invocation->arena, entries, count);
+    }
+    ls_blob_close(place.store);
+    return status;
+}
+
+const ls_command ls_command_blob_ls = {
+    .name = "blob ls",
+    .words = "ADDRESS",
+    .summary = "list what is in a bucket or folder",
+    .details = "ADDRESS is s3://BUCKET/PREFIX or a folder. In S3, every key that begins with\n"
+               "PREFIX is listed; without --recursive, keys with a further slash are shown as\n"
+               "one folder.\n"
+               "\n"
+               "Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web\n"
+               "identity (AWS_WEB_IDENTITY_TOKEN_FILE), ~/.aws/credentials, or the metadata\n"
+               "service of a cloud machine.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep blob ls s3://models/mine/\n"
+               "  lockstep blob ls s3://models --recursive --json",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &blob_ls_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_ls,
+};
+
+/* ---- get, put, cp ---- */
+
+static const ls_option copy_rows[] = {ROW_RECURSIVE, ROWS_PLACE};
+static const ls_option_table copy_table = LS_OPTIONS(copy_rows);
+
+static ls_status copy(const ls_invocation *invocation, const char *from_address, const char *to_address)
+{
+    const blob_settings *settings = invocation->settings;
+    ls_blob_place from, to;
+    ls_blob_moved moved = {0};
+    LS_TRY(open_place(invocation, from_address, &from));
+    ls_status status = open_place(invocation, to_address, &to);
+    if (status == LS_OK) {
+        status = ls_blob_transfer(&from, &to, settings->recursive, (unsigned)settings->threads, &moved);
+        ls_blob_close(to.store);
+    }
+    ls_blob_close(from.store);
+    LS_TRY(status);
+    printf("%s: %" PRIu64 " file%s, %.1f MB\n", to_address, moved.blobs, moved.blobs == 1 ? "" : "s",
+           (double)moved.bytes / 1e6);
+    return LS_OK;
+}
+
+static ls_status run_blob_cp(const ls_invocation *invocation)
+{
+    return copy(invocation, invocation->words[0], invocation->words[1]);
+}
+
+const ls_command ls_command_blob_cp = {
+    .name = "blob cp",
+    .words = "FROM TO",
+    .summary = "copy files between folders and buckets",
+    .details = "FROM and TO are s3://BUCKET/KEY or paths. A TO that ends with a slash, or is a\n"
+               "folder or bucket, takes the file under its own name. Within one bucket the\n"
+               "server copies.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep blob cp s3://models/mine/200/model.safetensors .\n"
+               "  lockstep blob cp --recursive corpus s3://data/corpus",
+    .words_min = 2,
+    .words_max = 2,
+    .options = &copy_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_cp,
+};
+
+static ls_status get_to_stdout(const ls_invocation *invocation)
+{
+    enum { PIECE_BYTES = 8 << 20 };
+    ls_blob_place place;
+    ls_blob_entry entry;
+    LS_TRY(open_place(invocation, invocation->words[0], &place));
+    void *data = ls_arena_alloc(invocation->arena, PIECE_BYTES);
+    ls_status status = ls_blob_stat(place.store, place.key, &entry);
+    for (uint64_t at = 0; status == LS_OK && at < entry.bytes; at += PIECE_BYTES) {
+        const size_t bytes = entry.bytes - at < PIECE_BYTES ? (size_t)(entry.bytes - at) : PIECE_BYTES;
+        status = ls_blob_read(place.store, place.key, entry.etag, at, data, bytes);
+        status = status == LS_OK ? ls_file_write_all(STDOUT_FILENO, "stdout", data, bytes) : status;
+    }
+    ls_blob_close(place.store);
+    return status;
+}
+
+static ls_status run_blob_get(const ls_invocation *invocation)
+{
+    const char *to = invocation->word_count > 1 ? invocation->words[1] : "./";
+    if (strcmp(to, "-") == 0) {
+        return get_to_stdout(invocation);
+    }
+    if (ls_blob_is_remote(to)) {
+        return ls_fail(LS_ERR_INVALID, "%s is not a path; 'lockstep blob cp' copies to S3", to);
+    }
+    return copy(invocation, invocation->words[0], to);
+}
+
+const ls_command ls_command_blob_get = {
+    .name = "blob get",
+    .words = "ADDRESS [PATH]",
+    .summary = "fetch a file from a bucket",
+    .details = "Fetches s3://BUCKET/KEY to PATH, which is whole or as it was before; without\n"
+               "PATH to the current folder, with - to the standard output.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep blob get s3://models/mine/200/config.json\n"
+               "  lockstep blob get s3://models/mine/200/ local/200 --recursive",
+    .words_min = 1,
+    .words_max = 2,
+    .options = &copy_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_get,
+};
+
+static const ls_option put_rows[] = {
+    ROW_RECURSIVE,
+    {.key = "if_absent",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(blob_settings, if_absent),
+     .default_text = "false",
+     .help = "fail instead of replacing a file that is there; for files of at most 1 GiB"},
+    ROWS_PLACE,
+};
+static const ls_option_table put_table = LS_OPTIONS(put_rows);
+
+static ls_status put_new(const ls_invocation *invocation)
+{
+    const char *address = invocation->words[1];
+    char *data = NULL;
+    size_t bytes = 0;
+    bool stored = false;
+    ls_blob_place place;
+    LS_TRY(ls_file_read(invocation->arena, invocation->words[0], LS_BLOB_WHOLE_BYTES_MAX, &data, &bytes));
+    LS_TRY(open_place(invocation, address, &place));
+    const ls_status status = ls_blob_put_new(place.store, place.key, data, bytes, &stored);
+    ls_blob_close(place.store);
+    LS_TRY(status);
+    if (!stored) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is there already, and nothing was changed; leave out --if-absent to "
+                       "replace it",
+                       address);
+    }
+    printf("%s: 1 file, %.1f MB\n", address, (double)bytes / 1e6);
+    return LS_OK;
+}
+
+static ls_status run_blob_put(const ls_invocation *invocation)
+{
+    const blob_settings *settings = invocation->settings;
+    if (settings->if_absent && settings->recursive) {
+        return ls_fail(LS_ERR_INVALID, "--if-absent is for one file; leave out --recursive");
+    }
+    return settings->if_absent ? put_new(invocation)
+                               : copy(invocation, invocation->words[0], invocation->words[1]);
+}
+
+const ls_command ls_command_blob_put = {
+    .name = "blob put",
+    .words = "PATH ADDRESS",
+    .summary = "store a file in a bucket",
+    .details = "Stores PATH as s3://BUCKET/KEY; below KEY when that ends with a slash. Large\n"
+               "files are sent in parts, and when the command is repeated after an interruption,\n"
+               "only the missing parts are sent.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep blob put corpus.jsonl s3://data/corpus.jsonl\n"
+               "  lockstep blob put runs/mine s3://backup/mine --recursive",
+    .words_min = 2,
+    .words_max = 2,
+    .options = &put_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_put,
+};
+
+/* ---- rm ---- */
+
+static ls_status run_blob_rm(const ls_invocation *invocation)
+{
+    const blob_settings *settings = invocation->settings;
+    ls_blob_place place;
+    ls_blob_moved moved = {0};
+    LS_TRY(open_place(invocation, invocation->words[0], &place));
+    const ls_status status =
+        ls_blob_remove_all(&place, settings->recursive, (unsigned)settings->threads, &moved);
+    ls_blob_close(place.store);
+    LS_TRY(status);
+    printf("removed %" PRIu64 " file%s, %.1f MB\n", moved.blobs, moved.blobs == 1 ? "" : "s",
+           (double)moved.bytes / 1e6);
+    return LS_OK;
+}
+
+const ls_command ls_command_blob_rm = {
+    .name = "blob rm",
+    .words = "ADDRESS",
+    .summary = "remove files from a bucket or folder",
+    .details = "Removes s3://BUCKET/KEY or a file; with --recursive, everything below it.\n"
+               "\n"
+               "Example:\n"
+               "  lockstep blob rm s3://models/old/ --recursive",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &copy_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_rm,
+};
