@@ -308,6 +308,7 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
         return;
     }
     job->handed_over = true;
+    job->price_usd = c->settings.price_per_device_h;
     job->epoch++;
     job->ranks_now = job->ranks;
     ls_controller_touch(c, entry);

@@ -219,6 +219,14 @@ static const char *step_lines(ls_arena *arena, const ls_job *job, const ls_slurm
     return filled(arena, is_command ? "command" : shape->nodes == 1 ? "one-node" : "many-nodes", blanks);
 }
 
+/* What a training run needs to know to keep its cap. */
+static const char *money(ls_arena *arena, const ls_job *job)
+{
+    return job->price_usd > 0.0 ? ls_arena_printf(arena, "export LOCKSTEP_PRICE=%.9g LOCKSTEP_SPENT=%.9g",
+                                                  job->price_usd, ls_job_spent_usd(job))
+                                : "";
+}
+
 void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slurm_shape *shape,
                      ls_text *script)
 {
@@ -230,6 +238,7 @@ void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slur
         {"HOME", quoted(&arena, site->home)},
         {"VARIABLES", exports(&arena, &job->spec.variables)},
         {"SLURM_CONF", conf ? ls_arena_printf(&arena, "export SLURM_CONF=%s", conf) : ""},
+        {"MONEY", money(&arena, job)},
         {"PROGRAM", quoted(&arena, site->program)},
         {"DIRECTORY", quoted(&arena, job->spec.directory)},
         {"UMASK", ls_arena_printf(&arena, "%03o", job->spec.umask)},
