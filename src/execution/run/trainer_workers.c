@@ -39,6 +39,13 @@ static const char *recovery_text(const ls_trainer *trainer, const json_t *fields
                                    : "their shares of the step taken over";
 }
 
+/* With its place in the mesh. On several hosts, a rank has another one after each new cut. */
+static const char *name_rank(const ls_trainer *trainer, const json_t *rank, char text[LS_MESH_NAME_BYTES])
+{
+    const ls_mesh mesh = trainer->options->hosts ? (ls_mesh){0} : ls_session_mesh(&trainer->session);
+    return ls_mesh_name(mesh, (uint32_t)json_integer_value(rank), NULL, text);
+}
+
 /* "rank 2 lost, its share of the step taken over in 34 ms". */
 static void print_recovered(const ls_trainer *trainer, const json_t *fields)
 {
@@ -54,9 +61,8 @@ static void print_recovered(const ls_trainer *trainer, const json_t *fields)
     }
     char name[LS_MESH_NAME_BYTES];
     if (count == 1) {
-        const uint32_t rank = (uint32_t)json_integer_value(json_array_get(lost, 0));
         ls_text_clear(&names);
-        ls_text_append(&names, ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name));
+        ls_text_append(&names, name_rank(trainer, json_array_get(lost, 0), name));
     }
     ls_progress_print(trainer->books.progress, "%s%s lost, %s %s %.0f ms", count == 1 ? "" : "ranks ",
                       ls_text_string(&names), recovery_text(trainer, fields, count),
@@ -70,10 +76,9 @@ static void print_member(const ls_trainer *trainer, const json_t *fields, const 
 {
     const char *host = json_string_value(json_object_get(fields, "host"));
     const bool tells_host = trainer->options->hosts && host;
-    const uint32_t rank = (uint32_t)json_integer_value(json_object_get(fields, "rank"));
     char name[LS_MESH_NAME_BYTES];
     ls_progress_print(trainer->books.progress, "%s %s after step %" JSON_INTEGER_FORMAT "%s%s%s",
-                      ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name), verb,
+                      name_rank(trainer, json_object_get(fields, "rank"), name), verb,
                       json_integer_value(json_object_get(fields, "step")), tells_host ? " (host " : "",
                       tells_host ? host : "", tells_host ? ")" : "");
 }
@@ -100,11 +105,10 @@ static void on_hung(ls_trainer *trainer, const json_t *fields)
 static void on_rank_lost(ls_trainer *trainer, const json_t *fields)
 {
     const char *cause = json_string_value(json_object_get(fields, "cause"));
-    const uint32_t rank = (uint32_t)json_integer_value(json_object_get(fields, "rank"));
     char name[LS_MESH_NAME_BYTES];
     ls_trainer_alert(trainer, LS_ALERT_RANKS,
                      ls_arena_printf(&trainer->arena, "%s was lost: %.200s",
-                                     ls_mesh_name(ls_session_mesh(&trainer->session), rank, NULL, name),
+                                     name_rank(trainer, json_object_get(fields, "rank"), name),
                                      cause ? cause : "its cause is not known"));
 }
 

@@ -688,7 +688,9 @@ static const char *name_rank(rank *r, ls_status status, const char *text)
         snprintf(process, sizeof process, "%.90s, pid %d", r->control->host,
                  (int)atomic_load(&ls_segment_slot(&r->segment, local)->pid));
     }
-    const ls_mesh mesh = r->session.arena ? ls_session_mesh(&r->session) : (ls_mesh){0};
+    /* with several hosts, a rank gets another place with each new cut */
+    const bool has_place = r->session.arena && r->control->local_ranks >= r->control->ranks;
+    const ls_mesh mesh = has_place ? ls_session_mesh(&r->session) : (ls_mesh){0};
     return ls_arena_printf(&r->arena, "%s: %s", ls_mesh_name(mesh, number, process, name), text);
 }
 

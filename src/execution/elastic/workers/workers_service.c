@@ -390,7 +390,8 @@ static ls_status start_watch(ls_workers *workers)
         .local_count = control->local_ranks,
         .hang_timeout_s = session->run.job.hang_timeout_s,
         .describe =
-            ls_describe_plan(session->pipeline_list ? NULL : session->own_plans, ls_session_mesh(session)),
+            ls_describe_plan(session->pipeline_list ? NULL : session->own_plans,
+                             ls_workers_is_several(workers) ? (ls_mesh){0} : ls_session_mesh(session)),
         .event = put_event,
         .fatal = on_fatal,
         .ask_stack = ask_stack,
