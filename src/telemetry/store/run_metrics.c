@@ -69,8 +69,9 @@ static ls_metric *new_metric(ls_run_metrics *data, const char *name, size_t byte
 
 /* Lines name the same metrics in the same order: the one after the last is tried first. NULL: too
  * many. */
-static ls_metric *find_or_make(ls_run_metrics *data, const char *name, size_t bytes)
+static ls_metric *find_or_make(ls_run_metrics *data, const char *name, size_t name_bytes)
 {
+    const size_t bytes = strnlen(name, name_bytes); /* a zero byte ends a name */
     if (data->guess < data->count && has_name(&data->metrics[data->guess], name, bytes)) {
         return &data->metrics[data->guess++];
     }
@@ -96,8 +97,9 @@ bool ls_run_metrics_name(ls_run_metrics *data, const char *name, size_t bytes)
     return find_or_make(data, name, bytes) != NULL;
 }
 
-static const ls_series *find(const ls_run_metrics *data, const char *name, size_t bytes)
+static const ls_series *find(const ls_run_metrics *data, const char *name, size_t name_bytes)
 {
+    const size_t bytes = strnlen(name, name_bytes);
     const uint32_t *place = data->table_size > 0 ? place_of(data, name, bytes) : NULL;
     return place && *place > 0 ? &data->metrics[*place - 1].series : NULL;
 }

@@ -146,8 +146,12 @@ static void names_of_any_bytes_make_json(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_true(ls_run_metrics_add(&data, names[i], strlen(names[i]), &point));
     }
+    for (int i = 0; i < 2; i++) { /* the second time, the name is known */
+        assert_true(ls_run_metrics_add(&data, "zero\0byte", 9, &point));
+    }
+    assert_true(ls_run_metrics_last(&data, "zero") == 2.0);
     json_t *root = answer_of(&data, 10, NULL);
-    assert_int_equal(json_object_size(root), 6);
+    assert_int_equal(json_object_size(root), 7);
     assert_non_null(json_object_get(root, "\\x1b[2J"));
     json_decref(root);
     ls_run_metrics_release(&data);
