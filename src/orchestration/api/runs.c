@@ -87,6 +87,37 @@ static void open_stored(const ls_api_runs *self, ls_stored_run *run, uint64_t jo
     ls_arena_release(&arena);
 }
 
+static uint64_t bytes_of(const ls_stored_run *run)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < run->data.count; i++) {
+        const ls_series *series = &run->data.metrics[i].series;
+        bytes += series->bytes + series->open_capacity * sizeof *series->open;
+    }
+    return bytes;
+}
+
+/* Forgets the runs that were used least recently and are not held, until the others fit. */
+static void make_room(ls_api_runs *self)
+{
+    for (;;) {
+        entry *oldest = NULL;
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < LS_API_RUNS_MAX && self->entries[i]; i++) {
+            entry *e = self->entries[i];
+            bytes += bytes_of(&e->run);
+            if (e->holders == 0 && e->used > 0 && (!oldest || e->used < oldest->used)) {
+                oldest = e;
+            }
+        }
+        if (!oldest || bytes <= (uint64_t)LS_API_RUNS_MIB << 20) {
+            return;
+        }
+        ls_stored_run_release(&oldest->run);
+        oldest->used = 0;
+    }
+}
+
 ls_stored_run *ls_api_runs_hold(ls_api_runs *self, uint64_t job, const char *run_dir)
 {
     entry *found = find(self, job);
@@ -98,6 +129,7 @@ ls_stored_run *ls_api_runs_hold(ls_api_runs *self, uint64_t job, const char *run
     }
     found->holders++;
     found->used = ++self->clock;
+    make_room(self);
     return &found->run;
 }
 

@@ -10,8 +10,9 @@
 
 #include "telemetry/store/stored_run.h"
 
-/* A new run replaces the least recently used of those that are not held. */
-enum { LS_API_RUNS_MAX = 128 };
+/* A new run replaces the least recently used of those that are not held; so do large ones, when all
+ * together would need more memory than this. */
+enum { LS_API_RUNS_MAX = 128, LS_API_RUNS_MIB = 2048 };
 
 typedef struct ls_api_runs ls_api_runs;
 
