@@ -70,7 +70,7 @@ ls_feed_next ls_feed_take(ls_feed *feed, ls_run_metrics *data, uint64_t offset, 
         return LS_FEED_END;
     }
     if (feed->kind == LS_FEED_TENSORBOARD) {
-        const ls_records r = ls_tensorboard_take(data, text + seen, bytes - seen);
+        const ls_tensorboard_part r = ls_tensorboard_take(data, text + seen, bytes - seen);
         feed->is_broken = r.is_broken;
         data->damaged += r.is_broken;
         advance(feed, text, seen + r.taken, r.taken, r.ahead);

@@ -105,9 +105,9 @@ typedef struct ls_metrics_question {
 
 /*
  * Appends {"loss": {"step": [], "mean": [], "low": [], "high": []}, ...}: for each metric the
- * columns that have points, with the last step of each. A column whose values are not all finite is
- * listed in "odd", too: [[column, "nan" | "inf" | "-inf"], ...]; where none is finite, mean, low and
- * high are null.
+ * columns that have points, with the last step of each. Columns whose values are not all finite are
+ * listed in "odd", too: [[column, "nan" | "inf" | "-inf"], ...]. Where none is finite, mean, low
+ * and high are null.
  */
 void ls_run_metrics_append_metrics(const ls_run_metrics *data, const ls_metrics_question *question,
                                    ls_text *text);

@@ -215,9 +215,9 @@ static bool sum_is_right(const char *text, size_t bytes)
     return masked == written;
 }
 
-ls_records ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes)
+ls_tensorboard_part ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes)
 {
-    ls_records r = {0};
+    ls_tensorboard_part r = {0};
     while (bytes - r.taken >= HEAD_BYTES) {
         const char *record = text + r.taken;
         uint64_t length;

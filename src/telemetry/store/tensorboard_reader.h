@@ -17,14 +17,14 @@
 
 #include "telemetry/store/run_metrics.h"
 
-typedef struct ls_records {
+typedef struct ls_tensorboard_part {
     size_t taken; /* bytes of whole records */
     /* bytes after those that belong to a record too long to be a scalar: skip them */
     uint64_t ahead;
     bool is_broken; /* what follows is no record */
-} ls_records;
+} ls_tensorboard_part;
 
 /* Takes the scalars of all whole records in `text`. */
-ls_records ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes);
+ls_tensorboard_part ls_tensorboard_take(ls_run_metrics *data, const char *text, size_t bytes);
 
 #endif
