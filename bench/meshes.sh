@@ -2,17 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x pipeline {1..4} x data {1,2,3}
 # that fits the ranks, with each schedule, and compares the hashes with those of one rank. Models with experts: expert {1,2,4} x pipeline x data.
-# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [FAMILY ...]     families: gpt2 llama qwen3 mixtral qwen3-moe (all)
+# With --hosts each mesh runs on two hosts of network namespaces instead, half of the ranks on each (whole stages), with ZeRO stages 0 to 3 in
+# turn; needs root, or user namespaces.
+# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [--hosts] [FAMILY ...]     families: gpt2 llama qwen3 mixtral qwen3-moe (all)
 # Prints a line per family, and a line for each mesh whose hash differs or that fails; exit code 1 if there is one.
 set -u
 [ $# -ge 1 ] || { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
+. "$(dirname "$0")/../tests/lib/netns.sh"
+case " $* " in *" --hosts "*) netns_as_root "$0" "$@" ;; esac
 program=$(realpath "$1")
 shift
-most=12 threads=1 families=()
+most=12 threads=1 families=() hosts=
 while [ $# -gt 0 ]; do
     case $1 in
     --ranks) most=$2; shift 2 ;;
     --threads) threads=$2; shift 2 ;;
+    --hosts) hosts=1; shift ;;
     *) families+=("$1"); shift ;;
     esac
 done
@@ -55,9 +60,24 @@ hashes() {
     local family=$1
     shift
     rm -rf run
-    timeout 120 "$lockstep" train "$family.yaml" --json --run-dir run --threads "$threads" "$@" 2>error.txt |
+    ${on_host:-} timeout 120 "$lockstep" train "$family.yaml" --json --run-dir run --threads "$threads" "$@" 2>error.txt |
         python3 -c 'import json, sys; r = json.load(sys.stdin); print(r["curve_hash"], r["state_hash"])' 2>/dev/null ||
         tail -1 error.txt
+}
+
+if [ -n "$hosts" ]; then
+    netns_begin 2
+    netns_write_ssh "$work/ssh"
+    export LOCKSTEP_SSH=$work/ssh
+fi
+
+# on_two_hosts RANKS UNIT ARGUMENT...: as hashes, in $family
+on_two_hosts() {
+    local ranks=$1 unit=$2 here on_host="netns_run 0"
+    shift 2
+    here=$((ranks / unit / 2 * unit))
+    printf 'host0 slots=%d 10.77.0.1\nhost1 slots=%d 10.77.0.2\n' $here $((ranks - here)) >two.hosts
+    hashes "$family" --hosts two.hosts "$@"
 }
 
 failed=0
@@ -79,7 +99,14 @@ for family in "${families[@]}"; do
             mesh=(--ranks $ranks --set parallel.tensor=$tensor --set parallel.pipeline=$pipeline --set parallel.schedule=$schedule)
             [ $expert -eq 1 ] || mesh+=(--set parallel.expert=$expert)
             [ -z "$cut" ] || mesh+=(--set parallel.context=$context)
-            got=$(hashes "$family" "${mesh[@]}")
+            if [ -n "$hosts" ]; then
+                unit=$((tensor * context * expert))
+                [ $ranks -gt $unit ] || continue # one stage: one host
+                mesh+=(--set parallel.zero=$((count % 4)))
+                got=$(on_two_hosts $ranks $unit "${mesh[@]}")
+            else
+                got=$(hashes "$family" "${mesh[@]}")
+            fi
             count=$((count + 1))
             if [ "$got" = "$reference" ]; then
                 equal=$((equal + 1))

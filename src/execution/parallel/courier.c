@@ -116,7 +116,7 @@ static what judge(ls_courier *c, const letter *head)
     return is;
 }
 
-/* A value that is dropped goes to a place that nobody reads: the stage has left the attempt. */
+/* A value that is dropped may overwrite a place: the stage has left the attempt and reads none. */
 static ls_status receive_value(ls_courier *c, const letter *head, what is)
 {
     pthread_mutex_lock(&c->lock);

@@ -48,13 +48,27 @@ dies 1 leaf ones.hosts --ranks 2 --set parallel.pipeline=2 --set parallel.zero=0
 dies 2 merge ones.hosts --set parallel.pipeline=4
 nothing_left "a rank died"
 
-# ---- a host with a stage is lost: named, and the run ends, to be resumed ----
-background lost 0 "${train[@]}" --run-dir lost --hosts ones.hosts --ranks 2 --set parallel.pipeline=2 --set train.steps=100000 --set checkpoint.every_steps=5
+# ---- a host with a stage is lost: the run waits until its agent was started again ----
+long=(--set parallel.pipeline=2 --set train.steps=250)
+expect 0 "${train[@]}" --run-dir long --ranks 1 "${long[@]}" --set parallel.pipeline=1
+reference=$(hashes "$out")
+background lost 0 "${train[@]}" --run-dir lost --hosts ones.hosts --ranks 2 "${long[@]}"
 trainer=$pid
-passed lost 10
-kill -9 $(processes_in lost host1)
-ended lost "$trainer" 5 "host host1" "2 ranks divide the model" "newest checkpoint"
+passed lost 1
+victims=$(processes_in lost host1)
+kill -9 $victims || fail "lost: was over before its host was lost"
+ended lost "$trainer" 0 "host host1" "waiting for lost hosts"
+same "lost: bits" "$(hashes lost.out)" "$reference"
+holds lost/events.jsonl '"recovered"' '"lost":[1]'
 nothing_left "a host was lost"
+
+# ---- or it ends, and can be resumed, when the host cannot be brought back ----
+background ends 0 "${train[@]}" --run-dir ends --hosts ones.hosts --ranks 2 "${long[@]}" --set train.steps=100000 --set job.max_replacements=0
+trainer=$pid
+passed ends 1
+kill -9 $(processes_in ends host1)
+ended ends "$trainer" 5 "host host1" "2 ranks divide the model" "newest checkpoint"
+nothing_left "the run ended"
 
 # ---- what is refused ----
 expect 2 netns_run 0 "${train[@]}" --run-dir none --hosts uneven.hosts --set parallel.tensor=2

@@ -84,7 +84,7 @@ static void *live(void *context)
     status = status == LS_OK ? m->run(m, ls_crew_room_crew(m->room)) : status;
     w->status[m->rank] = status;
     snprintf(w->text[m->rank], sizeof w->text[0], "%s", status == LS_OK ? "" : ls_error_text());
-    pthread_barrier_wait(&w->together); /* nobody leaves while others still talk */
+    pthread_barrier_wait(&w->together); /* the others may still talk to it */
     ls_crew_room_close(m->room);
     ls_comm_close(comm);
     return NULL;
@@ -204,7 +204,7 @@ static ls_status give_up_once(member *m, const ls_crew *crew)
         ls_tensor value = make_value();
         LS_TRY(attempt(m, crew, 1, 1));
         fill(&value, 9);
-        LS_TRY(crew->send(crew->context, LS_CREW_FORWARD, 1, &value)); /* nobody will want it */
+        LS_TRY(crew->send(crew->context, LS_CREW_FORWARD, 1, &value)); /* no stage takes it */
         free(value.data);
     } else {
         m->w->wrong += attempt(m, crew, 1, VALUES) != LS_STOPPED;

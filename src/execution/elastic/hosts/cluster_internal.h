@@ -82,6 +82,8 @@ struct ls_cluster {
     ls_reform_fence fence; /* fence.epoch equals `epoch` */
     uint64_t beat_ns, tick_ns;
     uint64_t fenced_ns; /* when the fence was raised */
+    /* Crews: no cut can be made without hosts that are being brought back. */
+    bool waits_for_hosts;
     ls_cluster_loss loss;
     int32_t killed_pid; /* the rank that was killed last, and why */
     char killed_why[128];
@@ -116,6 +118,8 @@ void ls_cluster_wait_tick(ls_cluster *cluster, uint64_t now);
 ls_cluster_agent *ls_cluster_assign_host(ls_cluster *cluster, uint64_t client, const ls_cluster_hello *hello);
 void ls_cluster_take_host(ls_cluster *cluster, ls_cluster_agent *agent);
 /* A host that was about to join will not; the others never noticed it. */
+/* Whether a lost host is being brought back, or will be. */
+bool ls_cluster_may_return(const ls_cluster *cluster);
 void ls_cluster_drop_joiner(ls_cluster *cluster, ls_cluster_agent *agent, const char *why);
 /* A rank became ready while the run is under way. */
 void ls_cluster_rank_came(ls_cluster *cluster, ls_cluster_agent *agent, const ls_preflight_member *hello);

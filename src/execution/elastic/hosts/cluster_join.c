@@ -199,6 +199,19 @@ void ls_cluster_bring_back(ls_cluster *cluster)
     }
 }
 
+bool ls_cluster_may_return(const ls_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->options.start_again && i < cluster->options.host_count; i++) {
+        const ls_cluster_agent *a = &cluster->agents[i];
+        const ls_cluster_comeback *back = &cluster->comebacks[i];
+        const bool will_start = back->is_starting || back->tries < cluster->options.max_replacements;
+        if (a->is_joining || (is_free(cluster, a) && !a->leave_handled && will_start)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- ranks that become ready ---- */
 
 /* What the rank was started from must match. A host that is about to join is sent away when it
@@ -246,6 +259,18 @@ static bool is_ready(ls_cluster *cluster, const ls_cluster_agent *agent)
     return ready;
 }
 
+/* The host that had this number in the cuts that may count has lost its memory; another one
+ * takes the number. */
+static void forget_memory(ls_cluster *cluster, uint32_t host_index)
+{
+    for (uint32_t c = 0; c < 2; c++) {
+        for (uint32_t i = 0; i < cluster->cuts[c]->host_count; i++) {
+            ls_cut_host *host = &cluster->cuts[c]->hosts[i];
+            host->host = host->host == host_index ? LS_CLUSTER_NO_HOST : host->host;
+        }
+    }
+}
+
 /*
  *   ranks start (is_joining) ──▶ READY from each (is_ready) ──▶ the newest cut is held by all
  *                                           ──▶ soft fence (is_here) ──▶ a cut that includes them
@@ -253,22 +278,31 @@ static bool is_ready(ls_cluster *cluster, const ls_cluster_agent *agent)
  * Two conditions make a soft fence safe here. No other fence may be up: a second change waits for
  * the first. And the newest cut must be held: only then is all of the state with its members, so
  * that it can move to the newcomers from there.
+ *
+ * With crews the others may be unable to make a cut at all without the host. It then comes into the
+ * fence that is up.
  */
 void ls_cluster_admit(ls_cluster *cluster)
 {
-    if (cluster->fenced || !ls_cluster_is_cut_held(cluster)) {
+    const bool waits = cluster->fenced && cluster->waits_for_hosts;
+    if (!waits && (cluster->fenced || !ls_cluster_is_cut_held(cluster))) {
         return;
     }
-    bool some = has_grown(cluster);
+    bool some = !waits && has_grown(cluster);
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         ls_cluster_agent *a = &cluster->agents[i];
         if (is_ready(cluster, a)) {
             a->is_joining = false;
             host_of(cluster, a)->is_here = true;
             some = true;
+            if (waits) {
+                forget_memory(cluster, i + 1);
+            }
         }
     }
-    if (some) {
+    if (some && waits) {
+        ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
+    } else if (some) {
         /* The cut before no longer counts: a host that joins with an old number has nothing of
          * what that number kept there. */
         *cluster->cuts[1] = *cluster->cuts[0];

@@ -11,6 +11,8 @@
 #include <string.h>
 
 static const uint64_t GATHER_PATIENCE_NS = 2 * UINT64_C(1000000000);
+/* How long a run waits for lost hosts without which it cannot go on. */
+static const uint64_t RETURN_PATIENCE_NS = 60 * UINT64_C(1000000000);
 
 static uint32_t host_index_of(const ls_cluster *cluster, const ls_cluster_agent *agent)
 {
@@ -402,6 +404,27 @@ static void give_up(ls_cluster *cluster, const char *why)
     ls_cluster_abort_all(cluster, LS_ERR_RANKS_LOST, rank, text);
 }
 
+/* Crews: whether a lost host may still come, without which no crew is complete, or not all of
+ * the state is there. */
+static bool waits_for_hosts(ls_cluster *cluster, ls_reform_what what)
+{
+    const ls_reform_settings *settings = &cluster->options.settings;
+    bool has_leavers = false; /* they stay, if that helps */
+    for (uint32_t i = 0; i < host_total(cluster); i++) {
+        has_leavers = has_leavers || cluster->hosts[i].is_leaving;
+    }
+    const bool needs_hosts = (what == LS_REFORM_CHECKPOINT && !has_leavers) ||
+                             (what == LS_REFORM_END && cluster->hosts[0].status.bound > 0 &&
+                              ls_reform_part_count(settings, cluster->hosts, host_total(cluster)) == 0);
+    const bool waits = settings->crew > 1 && needs_hosts && ls_cluster_may_return(cluster) &&
+                       ls_env_now_ns(cluster->options.env) - cluster->loss.at_ns < RETURN_PATIENCE_NS;
+    if (waits && !cluster->waits_for_hosts) {
+        ls_log_warn("waiting for lost hosts: without them the model cannot be divided between %u ranks",
+                    settings->crew);
+    }
+    return waits;
+}
+
 static void end_run(ls_cluster *cluster)
 {
     const ls_reform_settings *settings = &cluster->options.settings;
@@ -452,6 +475,10 @@ static void go_on(ls_cluster *cluster)
     const ls_reform_decision next =
         ls_reform_decide(&cluster->options.settings, cluster->hosts, host_total(cluster),
                          (const ls_cut *const *)cluster->cuts, 2, &cluster->fence);
+    cluster->waits_for_hosts = waits_for_hosts(cluster, next.what);
+    if (cluster->waits_for_hosts) {
+        return;
+    }
     switch (next.what) {
     case LS_REFORM_WAIT:
         end_gather(cluster);
