@@ -100,7 +100,8 @@ for family in "${families[@]}"; do
             [ $expert -eq 1 ] || mesh+=(--set parallel.expert=$expert)
             [ -z "$cut" ] || mesh+=(--set parallel.context=$context)
             if [ -n "$hosts" ]; then
-                unit=$((tensor * context * expert))
+                unit=$((tensor * context))
+                [ $expert -eq 1 ] || unit=$((ranks / data)) # a host has whole crews
                 [ $ranks -gt $unit ] || continue # one stage: one host
                 mesh+=(--set parallel.zero=$((count % 4)))
                 got=$(on_two_hosts $ranks $unit "${mesh[@]}")

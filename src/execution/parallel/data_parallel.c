@@ -388,7 +388,7 @@ static void find_stages(ls_data_parallel *p, const ls_data_parallel_options *opt
 {
     p->stage_count = p->hosts ? ls_mesh_crew(p->mesh) / ls_mesh_stage_ranks(p->mesh) : 1;
     for (uint32_t at = 0; at < p->bucket_count; at++) {
-        p->order[at].stage = p->hosts && options->stages ? options->stages[p->order[at].bucket] : 0;
+        p->order[at].stage = p->stage_count > 1 ? options->stages[p->order[at].bucket] : 0;
     }
 }
 

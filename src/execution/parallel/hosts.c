@@ -147,7 +147,7 @@ static ls_status find_leaves(ls_hosts *h, const ls_hosts_options *o)
         }
     }
     for (uint32_t at = 0; at < h->bucket_count; at++) {
-        h->stage_at[at] = o->stages ? o->stages[h->order[at]] : 0;
+        h->stage_at[at] = o->stages && h->stage_count > 1 ? o->stages[h->order[at]] : 0;
         LS_ASSERT(h->stage_at[at] < h->stage_count);
     }
     return LS_OK;

@@ -49,7 +49,7 @@ uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank)
 
 uint32_t ls_mesh_stage_ranks(ls_mesh mesh)
 {
-    return degree(mesh.tensor) * degree(mesh.context);
+    return degree(mesh.expert) > 1 ? ls_mesh_crew(mesh) : degree(mesh.tensor) * degree(mesh.context);
 }
 
 uint32_t ls_mesh_local_leader(ls_mesh mesh, uint32_t first_rank, uint32_t local)

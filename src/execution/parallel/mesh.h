@@ -55,8 +55,8 @@ uint32_t ls_mesh_rank_of(ls_mesh mesh, ls_mesh_place place);
 /* The first rank of the crew of `rank`. */
 uint32_t ls_mesh_leader(ls_mesh mesh, uint32_t rank);
 
-/* Ranks of one stage of a crew: they share memory, so they are on one host. Stages of a crew may be
- * on different hosts. */
+/* Ranks of a crew that share memory, so that they are on one host: those of a stage, which are
+ * consecutive; with an expert axis all. */
 uint32_t ls_mesh_stage_ranks(ls_mesh mesh);
 
 /* Consecutive ranks on one host. */

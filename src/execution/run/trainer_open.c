@@ -92,13 +92,6 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .choose = choose_mesh,
         .chooser = trainer,
     };
-    if (trainer->options->hosts && run->parallel.expert > 1) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "parallel.expert is %" PRIu64
-                       ", but in this version only ranks of one host can divide "
-                       "experts, and this run has several hosts; set it to 1",
-                       run->parallel.expert);
-    }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
                        &trainer->prediction);

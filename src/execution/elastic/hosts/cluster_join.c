@@ -98,7 +98,7 @@ static ls_cluster_agent *next_host(ls_cluster *cluster, uint64_t client, const l
     const uint32_t unit = cluster->options.settings.stage_ranks ? cluster->options.settings.stage_ranks : 1;
     if (!hello->is_spare && hello->slots > 0 && hello->slots < unit) {
         snprintf(text, sizeof text,
-                 "the ranks of a stage share memory: this host needs a multiple of %u ranks, but its agent "
+                 "ranks share memory in groups: this host needs a multiple of %u ranks, but its agent "
                  "offers %u (--slots)",
                  unit, hello->slots);
         ls_store_server_refuse(cluster->server, client, text);

@@ -127,7 +127,7 @@ static bool ask_others(ls_workers *workers)
     return can;
 }
 
-/* The ranks of a stage share memory. */
+/* The ranks of a stage share memory, and those of an expert group. */
 static ls_status check_host(const ls_workers_options *options, const char *host, uint32_t ranks)
 {
     const ls_run_parallel *parallel = &options->session->run.parallel;
@@ -135,10 +135,11 @@ static ls_status check_host(const ls_workers_options *options, const char *host,
     return ranks % unit == 0
                ? LS_OK
                : ls_fail(LS_ERR_INVALID,
-                         "%s has %u rank%s, but the ranks of a stage share memory (parallel.tensor %" PRIu64
-                         " * parallel.context %" PRIu64 "), so a host has a multiple of %u: change "
-                         "slots=N in the file of hosts (--local-ranks, --slots), or the mesh",
-                         host, ranks, ranks == 1 ? "" : "s", parallel->tensor, parallel->context, unit);
+                         "%s has %u rank%s, but ranks share memory in groups of %u (parallel.tensor %" PRIu64
+                         " * context %" PRIu64 "%s), so a host has a multiple of %u: change slots=N in the "
+                         "file of hosts (--local-ranks, --slots), or the mesh",
+                         host, ranks, ranks == 1 ? "" : "s", unit, parallel->tensor, parallel->context,
+                         parallel->expert > 1 ? ", with parallel.expert all that compute a leaf" : "", unit);
 }
 
 static ls_status check_hosts(const ls_workers_options *options)
