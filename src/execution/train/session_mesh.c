@@ -251,9 +251,9 @@ json_t *ls_session_mesh_to_json(const ls_session *session)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zero-bubble"};
     const ls_mesh mesh = ls_session_mesh(session);
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s}", "ranks", (int)session->ranks, "data",
-                     (int)(session->ranks / ls_mesh_crew(mesh)), "pipeline", (int)mesh.pipeline, "context",
-                     (int)mesh.context, "tensor", (int)mesh.tensor, "schedule",
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s}", "ranks", (int)session->ranks, "data",
+                     (int)(session->ranks / ls_mesh_crew(mesh)), "expert", (int)mesh.expert, "pipeline",
+                     (int)mesh.pipeline, "context", (int)mesh.context, "tensor", (int)mesh.tensor, "schedule",
                      schedules[session->run.parallel.schedule]);
 }
 
@@ -281,6 +281,10 @@ static void describe_member(const ls_session *session, const ls_plan *plans, uin
     }
     if (mesh.context > 1) {
         ls_text_printf(text, ", part %u of %u of the tokens", place.context + 1, mesh.context);
+    }
+    if (mesh.expert > 1) {
+        const uint32_t own = (uint32_t)session->config.experts / mesh.expert;
+        ls_text_printf(text, ", experts %u to %u", place.expert * own, place.expert * own + own - 1);
     }
     ls_text_printf(text, "; %s of activations and tables\n",
                    ls_memory_text(session->work_bytes[member], bytes));
@@ -315,12 +319,12 @@ void ls_session_describe_mesh(const ls_session *session, ls_text *text)
     if (crew == 1) {
         return;
     }
-    ls_text_printf(
-        text,
-        "mesh    data %u x expert %u x pipeline %u x context %u x tensor %u = %u ranks; %u compute "
-        "each leaf together",
-        session->ranks / crew, mesh.expert, mesh.pipeline, mesh.context, mesh.tensor, session->ranks,
-        crew / mesh.expert);
+    ls_text_printf(text, "mesh    data %u", session->ranks / crew);
+    if (mesh.expert > 1) {
+        ls_text_printf(text, " x expert %u", mesh.expert);
+    }
+    ls_text_printf(text, " x pipeline %u x context %u x tensor %u = %u ranks; %u compute each leaf together",
+                   mesh.pipeline, mesh.context, mesh.tensor, session->ranks, crew / mesh.expert);
     if (mesh.pipeline > 1) {
         ls_text_printf(text, "; stages idle for %.1f %% of a leaf of %u micro-batch%s",
                        100.0 * bubble_of(session), session->pipeline.micro_batches,

@@ -236,9 +236,12 @@ static void append_mesh(const json_t *object, ls_text *text)
     if (!mesh) {
         return;
     }
-    ls_text_printf(text, "\n  mesh        data %.0f x pipeline %.0f x context %.0f x tensor %.0f",
-                   number_of(mesh, "data"), number_of(mesh, "pipeline"), number_of(mesh, "context"),
-                   number_of(mesh, "tensor"));
+    ls_text_printf(text, "\n  mesh        data %.0f", number_of(mesh, "data"));
+    if (number_of(mesh, "expert") > 1.0) {
+        ls_text_printf(text, " x expert %.0f", number_of(mesh, "expert"));
+    }
+    ls_text_printf(text, " x pipeline %.0f x context %.0f x tensor %.0f", number_of(mesh, "pipeline"),
+                   number_of(mesh, "context"), number_of(mesh, "tensor"));
     append_if(text, "; largest rank %.1f MiB", mib * most_of(mesh, "rank_memory_bytes"));
     append_if(text, " (planned %.1f)", mib * most_of(plan, "rank_memory_bytes"));
     append_if(text, "; stages idle %.1f %%", 100.0 * number_of(mesh, "bubble"));

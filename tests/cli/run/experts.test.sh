@@ -24,6 +24,12 @@ for family in mixtral qwen3-moe; do
         expect 0 "${train[@]}" --set model.family=$family --run-dir "$family-$1-$2-$3" --ranks "$1" --threads 1 --set "parallel.expert=$2" \
             --set "parallel.pipeline=$3" --set "train.recompute=$4"
         same "$family, $1 ranks, expert $2, pipeline $3" "$(hashes "$out")" "$reference"
+        check "$family, expert $2: bytes to and from experts near the plan's" python3 -c '
+import json, sys
+run = json.load(open(sys.argv[1]))
+sent, plan = run["mesh"]["sent_bytes"], run["predicted"]["sent_bytes"]
+assert run["mesh"]["expert"] == int(sys.argv[2]) and sent["pipeline"] == plan["pipeline"] and sent["data"] == plan["data"], sent
+assert 0.5 * plan["expert"] < sent["expert"] < 1.5 * plan["expert"] and plan["expert"] > 0, (sent, plan)' "$out" "$2"
     done
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces --steps 5
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces
