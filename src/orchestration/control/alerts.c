@@ -91,11 +91,11 @@ static bool steps(const ls_job *job)
 }
 
 /* When a job without a step counts as stalled; INFINITY: never. */
-static double stall_s(const ls_controller *c, const ls_entry *entry)
+static double stall_s(const ls_entry *entry)
 {
     const bool is_told = entry->job->alerts >> LS_ALERT_STALL & 1;
-    return steps(entry->job) && entry->step_at_s > 0.0 && c->settings.stall_s > 0.0 && !is_told
-               ? entry->step_at_s + c->settings.stall_s
+    return steps(entry->job) && entry->step_at_s > 0.0 && entry->job->spec.stall_s > 0.0 && !is_told
+               ? entry->step_at_s + entry->job->spec.stall_s
                : INFINITY;
 }
 
@@ -157,7 +157,7 @@ void ls_alerts_watch(ls_controller *c)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         ls_entry *entry = c->entries[i];
-        if (stall_s(c, entry) <= c->time_s) {
+        if (stall_s(entry) <= c->time_s) {
             ls_alerts_of_job(
                 c, entry, LS_ALERT_STALL,
                 ls_arena_printf(&c->arena,
@@ -173,7 +173,7 @@ double ls_alerts_next_s(const ls_controller *c)
 {
     double next_s = INFINITY;
     for (uint32_t i = 0; i < c->entry_count; i++) {
-        next_s = fmin(next_s, stall_s(c, c->entries[i]));
+        next_s = fmin(next_s, stall_s(c->entries[i]));
     }
     return next_s;
 }

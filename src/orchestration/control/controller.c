@@ -329,6 +329,7 @@ static void restore_active(ls_controller *c, ls_entry *entry)
     ls_job *job = entry->job;
     entry->start_by_s = c->time_s + c->settings.start_timeout_s;
     entry->busy_known_s = c->time_s;
+    entry->step_at_s = c->time_s;
     ls_controller_order(c, LS_DO_ADOPT, entry);
     if (job->state == LS_JOB_RESIZING) {
         /* The new size may not have arrived: return to the size of its devices, then let the policy

@@ -242,14 +242,12 @@ typedef struct ls_controller_settings {
     double min_run_s;      /* a job is not preempted sooner after its start */
     /* minimum time after a start or resize before an elastic job may grow */
     double resize_pause_s;
-    double idle_s;          /* devices idle for this long are reported; 0: never */
-    double idle_stop_s;     /* jobs with devices idle for this long are stopped; 0: never */
-    uint32_t idle_permille; /* devices less busy than this count as idle */
-    /* alerts: a job without a step for stall_s; devices busy for less than busy_below of
-     * busy_for_s; 0: never */
-    double stall_s, busy_for_s, busy_below;
-    double start_timeout_s;    /* a job STARTING for longer counts as lost */
-    double price_per_device_h; /* price of a device-hour in `usage`; 0: not known */
+    double idle_s;                 /* devices idle for this long are reported; 0: never */
+    double idle_stop_s;            /* jobs with devices idle for this long are stopped; 0: never */
+    uint32_t idle_permille;        /* devices less busy than this count as idle */
+    double busy_for_s, busy_below; /* alert: devices busy for less than that share; 0: never */
+    double start_timeout_s;        /* a job STARTING for longer counts as lost */
+    double price_per_device_h;     /* price of a device-hour in `usage`; 0: not known */
     const char *currency;
     bool strict_accounts;   /* accounts must exist; otherwise they are created when first used */
     bool own_accounts_only; /* ordinary users create only their own */

@@ -143,6 +143,7 @@ typedef struct ls_job_spec {
     /* 0: none. begin_s and deadline_s count from the submission */
     double time_limit_s, begin_s, deadline_s;
     double max_cost_usd; /* of all its starts together; 0: no cap */
+    double stall_s;      /* alert when it has no step for so long (alerts.stall); 0: never */
     double grace_s;
     uint64_t log_bytes_max;
     uint32_t umask;  /* file mode creation mask of the submitter */

@@ -329,6 +329,7 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     spec->log_bytes_max = job->log_bytes_max;
     spec->time_limit_s = job->time_limit_s;
     spec->max_cost_usd = job->max_cost_usd != LS_AUTO_F64 ? job->max_cost_usd : 0.0;
+    spec->stall_s = run->alerts.stall_s;
     spec->begin_s = job->begin_s;
     spec->deadline_s = job->deadline_s;
     spec->grace_s = job->grace_s;
