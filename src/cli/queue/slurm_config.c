@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/queue/slurm_hosts.h"
 #include "env/real/program.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <unistd.h>
 
 typedef struct slurm_config_settings {
-    const char *output, *cluster, *control_host, *prefix, *gpu_kind, *slurm_version;
+    const char *output, *cluster, *control_host, *prefix, *gpu_kind, *slurm_version, *hosts, *shared;
     uint64_t nodes, gpus, cpus, leaf_nodes, port;
     uint64_t memory_bytes;
     double node_timeout_s;
@@ -47,6 +48,13 @@ static const ls_option slurm_config_options[] = {
      .help = "write to DIR the files of a private Slurm cluster on this machine alone: DIR/start starts it, "
              "DIR/stop "
              "stops it; its GPUs are simulated"},
+    {WORD("hosts", hosts, "\"\"", "FILE"),
+     .help =
+         "ask 2 to 16 hosts over ssh (or the command in LOCKSTEP_SSH) for their cores, memory and GPUs and "
+         "whether they fit together, and write the configuration for them unless there is a problem; each "
+         "line of FILE is 'host [address]'"},
+    {WORD("shared", shared, "\".\"", "DIR"),
+     .help = "with --hosts: folder of this host that all hosts must see under the same path"},
     {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
      .help = "number of nodes; a private cluster has at most 64"},
     {NUMBER("gpus", 'g', gpus, "8", 0, LS_SLURM_GPUS_MAX), .help = "number of GPUs per node"},
@@ -159,6 +167,49 @@ static void print_result(const ls_slurm_config *config, const ls_slurm_file *fil
     }
 }
 
+/* Says what is known of the hosts, and fails if they do not fit together. */
+static ls_status say_hosts(const slurm_config_settings *settings, const ls_slurm_checked *checked,
+                           uint32_t count, ls_arena *arena)
+{
+    const size_t problems = ls_slurm_hosts_problems(checked, count);
+    ls_text text = {0};
+    ls_slurm_hosts_append(checked, count, arena, &text);
+    if (settings->json && problems > 0) {
+        json_t *root = json_pack("{s:o}", "hosts", ls_slurm_hosts_json(checked, count));
+        ls_print_json(root);
+        json_decref(root);
+    } else {
+        fputs(ls_text_string(&text), settings->json ? stderr : stdout);
+    }
+    ls_text_release(&text);
+    return problems == 0 ? LS_OK
+                         : ls_fail(LS_ERR_FAILED, "%zu problem%s with the hosts of %s: nothing was written",
+                                   problems, problems == 1 ? "" : "s", settings->hosts);
+}
+
+/* Asks the hosts, and takes them as the nodes. */
+static ls_status take_hosts(const slurm_config_settings *settings, ls_arena *arena, ls_slurm_config *config)
+{
+    ls_slurm_checked *checked = NULL;
+    uint32_t count = 0;
+    if (settings->local || settings->leaf_nodes > 0) {
+        return ls_fail(LS_ERR_INVALID, "--hosts can't be combined with --local or --leaf-nodes");
+    }
+    LS_TRY(ls_slurm_hosts_check(arena, settings->hosts, settings->shared, &checked, &count));
+    ls_slurm_host *hosts = ls_arena_new(arena, ls_slurm_host, count);
+    for (uint32_t i = 0; i < count; i++) {
+        hosts[i] = checked[i].host;
+    }
+    ls_status status = say_hosts(settings, checked, count, arena);
+    if (status == LS_OK && !settings->slurm_version[0]) {
+        status = ls_slurm_version_parse(checked[0].version, &config->version);
+    }
+    ls_slurm_hosts_release(checked, count);
+    config->hosts = hosts;
+    config->nodes = count;
+    return status;
+}
+
 static ls_status run_slurm_config(const ls_invocation *invocation)
 {
     const slurm_config_settings *settings = invocation->settings;
@@ -188,7 +239,10 @@ static ls_status run_slurm_config(const ls_invocation *invocation)
     ls_arena_init(&arena);
     ls_slurm_file files[LS_SLURM_FILES];
     size_t count = 0;
-    ls_status status = find_version(&arena, settings->slurm_version, &config.version);
+    ls_status status = settings->hosts[0] ? take_hosts(settings, &arena, &config) : LS_OK;
+    if (status == LS_OK && !(settings->hosts[0] && !settings->slurm_version[0])) {
+        status = find_version(&arena, settings->slurm_version, &config.version);
+    }
     if (status == LS_OK) {
         status = write_files(&arena, settings, &config, files, &count);
     }
@@ -207,12 +261,15 @@ const ls_command ls_command_slurm_config = {
                "found: ranks placed near each other, backfill, three partitions (high, normal,\n"
                "low) of which a higher one preempts a lower one, and preempted jobs that save\n"
                "and are queued again. With --local it is a cluster of several nodes on this\n"
-               "machine that you start and stop yourself, without root.\n"
+               "machine that you start and stop yourself, without root. With --hosts it asks the\n"
+               "hosts of a file first: whether their clocks, users, versions of Slurm, keys of\n"
+               "munge and shared folders are the same, and what cores, memory and GPUs they have.\n"
                "\n"
                "Examples:\n"
                "  lockstep slurm-config --local --nodes 4 -o /tmp/slurm && /tmp/slurm/start\n"
                "  export SLURM_CONF=/tmp/slurm/slurm.conf; sinfo; srun -N 2 hostname\n"
-               "  /tmp/slurm/stop",
+               "  /tmp/slurm/stop\n"
+               "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm",
     .words_min = 0,
     .words_max = 0,
     .options = &slurm_config_table,

@@ -470,16 +470,15 @@ ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_
         }
         json_array_append_new(jobs, json_integer((json_int_t)job->id));
     }
-    const ls_job *one = ls_controller_job(c, first);
-    const uint64_t budget = one->spec.asha.budget_steps, least = s.samples * one->spec.asha.first;
-    if (one->spec.asha.first > 0 && budget > 0 && least > budget) {
+    const ls_run_asha asha = ls_controller_job(c, first)->spec.asha;
+    if (asha.first > 0 && asha.budget_steps > 0 && s.samples * asha.first > asha.budget_steps) {
         take_back(c, &before, accounts_before);
         json_decref(jobs);
         return ls_answer_fail(400,
                               "asha.budget_steps is %" PRIu64 ", but %" PRIu64 " jobs of %" PRIu64
                               " steps each, before they are compared (asha.first), need %" PRIu64
                               ": raise the budget, lower asha.first, or try fewer values (--random)",
-                              budget, s.samples, one->spec.asha.first, least);
+                              asha.budget_steps, s.samples, asha.first, s.samples * asha.first);
     }
     ls_sweeps_begin(c, caller, (uint32_t)s.samples);
     return (ls_answer){201, json_pack("{s:o, s:s}", "jobs", jobs, "group", group), first};

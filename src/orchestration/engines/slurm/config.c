@@ -106,6 +106,21 @@ static ls_status check_config(const ls_slurm_config *config)
     LS_TRY(check_number("the number of nodes per leaf switch", config->leaf_nodes, 0, LS_SLURM_NODES_MAX));
     LS_TRY(check_number("the time in seconds after which a silent node counts as down",
                         config->node_timeout_s, 5, 3600));
+    for (uint32_t i = 0; config->hosts && i < config->nodes; i++) {
+        const ls_slurm_host *host = &config->hosts[i];
+        LS_TRY(check_word("the name of a host", host->name));
+        LS_TRY(check_number("the number of cores of a host", host->cpus, 1, 1024));
+        LS_TRY(check_number("the memory of a host in MiB", host->memory_mib, 1, 64u << 20));
+        LS_TRY(check_number("the number of GPUs of a host", host->gpus, 0, LS_SLURM_GPUS_MAX));
+        LS_TRY(host->gpus > 0 ? check_word("the kind of GPU", host->gpu_kind) : LS_OK);
+        if (strspn(host->address, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.:-_") !=
+            strlen(host->address)) {
+            return ls_fail(LS_ERR_INVALID,
+                           "the address of host %s is \"%.60s\", which is no host name or IP "
+                           "address",
+                           host->name, host->address);
+        }
+    }
     return config->local ? check_local(config) : LS_OK;
 }
 
@@ -192,12 +207,20 @@ static void append_scheduling(const ls_slurm_config *config, ls_text *text)
         "PriorityType=priority/multifactor\nPriorityWeightJobSize=1000\nPriorityWeightPartition=10000\n");
 }
 
-static void append_machines(const ls_slurm_config *config, ls_text *text)
+static void append_host(const ls_slurm_host *host, ls_text *text)
 {
-    ls_text_append(text, "\n");
-    if (config->gpus > 0) {
-        ls_text_append(text, "GresTypes=gpu\n");
+    ls_text_printf(text,
+                   "NodeName=%s NodeAddr=%s CPUs=%u Boards=1 SocketsPerBoard=1 CoresPerSocket=%u "
+                   "ThreadsPerCore=1 RealMemory=%u",
+                   host->name, host->address, host->cpus, host->cpus, host->memory_mib);
+    if (host->gpus > 0) {
+        ls_text_printf(text, " Gres=gpu:%s:%u", host->gpu_kind, host->gpus);
     }
+    ls_text_append(text, " State=UNKNOWN\n");
+}
+
+static void append_alike(const ls_slurm_config *config, ls_text *text)
+{
     ls_text_append(text, "NodeName=");
     append_nodes(config, text);
     if (config->local) {
@@ -211,6 +234,29 @@ static void append_machines(const ls_slurm_config *config, ls_text *text)
         ls_text_printf(text, " Gres=gpu:%s:%u", config->gpu_kind, config->gpus);
     }
     ls_text_append(text, " State=UNKNOWN\n");
+}
+
+static bool has_gpus(const ls_slurm_config *config)
+{
+    bool any = !config->hosts && config->gpus > 0;
+    for (uint32_t i = 0; config->hosts && i < config->nodes; i++) {
+        any = any || config->hosts[i].gpus > 0;
+    }
+    return any;
+}
+
+static void append_machines(const ls_slurm_config *config, ls_text *text)
+{
+    ls_text_append(text, "\n");
+    if (has_gpus(config)) {
+        ls_text_append(text, "GresTypes=gpu\n");
+    }
+    for (uint32_t host = 0; config->hosts && host < config->nodes; host++) {
+        append_host(&config->hosts[host], text);
+    }
+    if (!config->hosts) {
+        append_alike(config, text);
+    }
     /* GraceTime: time from the notice to the kill */
     ls_text_printf(
         text,
@@ -254,6 +300,19 @@ static const char *slurm_conf(const ls_slurm_config *config, ls_arena *arena)
 static const char *gres_conf(const ls_slurm_config *config, ls_arena *arena)
 {
     ls_text text = {0};
+    for (uint32_t i = 0; config->hosts && i < config->nodes; i++) {
+        const ls_slurm_host *host = &config->hosts[i];
+        if (host->gpus > 0) {
+            ls_text_printf(&text, "NodeName=%s Name=gpu Type=%s File=/dev/", host->name, host->gpu_kind);
+            append_range(&text, "nvidia", 0, host->gpus - 1);
+            ls_text_append(&text, "\n");
+        }
+    }
+    if (config->hosts) {
+        const char *copy = ls_arena_strdup(arena, ls_text_string(&text));
+        ls_text_release(&text);
+        return copy;
+    }
     ls_text_append(&text, "NodeName=");
     append_nodes(config, &text);
     if (config->local) {
@@ -373,7 +432,7 @@ ls_status ls_slurm_config_write(const ls_slurm_config *config, ls_arena *arena,
     LS_TRY(check_config(config));
     size_t count = 0;
     files_out[count++] = (ls_slurm_file){"slurm.conf", slurm_conf(config, arena), 0644};
-    if (config->gpus > 0) {
+    if (has_gpus(config)) {
         files_out[count++] = (ls_slurm_file){"gres.conf", gres_conf(config, arena), 0644};
     }
     if (config->leaf_nodes > 0) {

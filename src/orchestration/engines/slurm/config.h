@@ -40,6 +40,14 @@ typedef struct ls_slurm_version {
     uint32_t major, minor; /* as in 22.05: 22, 5 */
 } ls_slurm_version;
 
+/* A node with a name of its own. */
+typedef struct ls_slurm_host {
+    const char *name;    /* as `hostname -s` prints it there */
+    const char *address; /* under which the others reach it */
+    uint32_t cpus, memory_mib, gpus;
+    const char *gpu_kind;
+} ls_slurm_host;
+
 typedef struct ls_slurm_config {
     ls_slurm_version version;
     const char *cluster;      /* name of the cluster: letters, digits, - and _ */
@@ -49,7 +57,9 @@ typedef struct ls_slurm_config {
     uint32_t gpus; /* per node; 0: none */
     const char *gpu_kind;
     uint32_t cpus, memory_mib; /* per node */
-    uint32_t leaf_nodes;       /* nodes under one leaf switch; 0: no topology is written */
+    /* NULL: nodes are alike, as above. Otherwise `nodes` of them; without local and topology */
+    const ls_slurm_host *hosts;
+    uint32_t leaf_nodes; /* nodes under one leaf switch; 0: no topology is written */
     bool local;
     const char *directory;   /* local: absolute; holds all files, keys and logs */
     const char *user;        /* local: the user who runs it */
