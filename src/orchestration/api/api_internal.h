@@ -26,7 +26,6 @@
 #include "orchestration/api/counters.h"
 #include "orchestration/api/request.h"
 #include "orchestration/api/run_heads.h"
-#include "orchestration/api/run_history.h"
 #include "orchestration/api/runs.h"
 #include "orchestration/api/server.h"
 #include "orchestration/api/tokens.h"
@@ -70,9 +69,8 @@ struct ls_api_exchange {
     uint64_t question; /* the file that is being read for it; 0: none */
     uint32_t file_owner;
     ls_api_hear_file hear;
-    ls_api_history *history; /* held; NULL: none */
     uint64_t give_up_ns;
-    ls_env_id again; /* timer: it waits for a history; 0: none */
+    ls_env_id again; /* timer: it waits for a place for its run, or for numbers of runs; 0: none */
     json_t *run_events;
     int trouble; /* of the files of a page or run, the first error; 0: none */
     /* run_routes.c: the run that is read (held; NULL: none), what follows, whether all was read. */
@@ -99,7 +97,6 @@ struct ls_api {
     uint32_t owner_uid, owner_gid;
     ls_api_exchange *exchanges, *waiting;
     ls_api_streams *streams;
-    ls_api_histories *histories;
     ls_api_runs *runs;
     ls_api_heads *heads;
     ls_user_files *files; /* the caller's */

@@ -392,7 +392,6 @@ void ls_api_exchange_end(void *state)
     if (exchange->again) {
         ls_env_timer_cancel(api->env, exchange->again);
     }
-    ls_api_histories_drop(api->histories, exchange->history);
     ls_api_runs_drop(api->runs, exchange->run);
     ls_api_page_destroy(api, exchange->page);
     ls_text_release(&exchange->text);

@@ -9,22 +9,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LOG_BYTES_MAX = 1024 * 1024,      /* of one answer; a client asks again for more */
-    HISTORY_SLICE_BYTES = 256 * 1024, /* of one read: a few milliseconds */
-    HISTORY_S = 30,                   /* to read all of a history, and to wait for a free one */
-    EVENTS_BYTES_MAX = 1024 * 1024,   /* from the end of events.jsonl */
-    PAGE_EVENTS = 60,                 /* rows on the page of a job */
-    PAGE_ENDED = 12,                  /* ended jobs on the page of the queue */
-    PAGE_ENDED_ALL = 100,             /* on one of their own pages */
+    LOG_BYTES_MAX = 1024 * 1024,    /* of one answer; a client asks again for more */
+    EVENTS_BYTES_MAX = 1024 * 1024, /* from the end of events.jsonl */
+    PAGE_EVENTS = 60,               /* rows on the page of a job */
+    PAGE_ENDED = 12,                /* ended jobs on the page of the queue */
+    PAGE_ENDED_ALL = 100,           /* on one of their own pages */
 };
-
-#define NS_PER_S        UINT64_C(1000000000)
-#define HISTORY_WAIT_NS UINT64_C(50000000)
 
 static uint64_t number(const ls_api_exchange *exchange, const char *key, uint64_t otherwise)
 {
@@ -202,73 +198,98 @@ static void answer_log(ls_api_exchange *exchange)
 
 /* ---- metrics ---- */
 
-static void read_history(ls_api_exchange *exchange);
+typedef struct job_column {
+    const char *name, *metric;
+    enum { MEAN, LOW, HIGH } which;
+} job_column;
 
-static void wait_for_history(void *context)
+static const job_column job_columns[] = {
+    {"loss", "loss", MEAN},           {"loss_min", "loss", LOW},
+    {"loss_max", "loss", HIGH},       {"lr", "lr", MEAN},
+    {"grad_norm", "grad_norm", MEAN}, {"tokens_per_s", "tokens_per_s", MEAN},
+    {"step_s", "step_s", MEAN},       {"mfu", "mfu", MEAN},
+};
+enum { JOB_COLUMNS = sizeof job_columns / sizeof job_columns[0] };
+
+static json_t *job_cell(const ls_steps_span *span, const job_column *column)
 {
-    ls_api_exchange *exchange = context;
-    exchange->again = 0;
-    read_history(exchange);
+    const double value = column->which == LOW    ? span->low
+                         : column->which == HIGH ? span->high
+                                                 : span->sum / (double)span->count;
+    return span->count > 0 ? json_real(value) : json_null();
 }
 
-/* The history was read to its present end, or as far as time allowed. error: errno; 0: none. */
-static void answer_history(ls_api_exchange *exchange, int error, bool is_whole);
-
-static void take_history(ls_api_exchange *exchange, const ls_user_file_answer *part)
+/* One point for each column of steps that has a loss. */
+static json_t *job_points(const ls_run_metrics *data, uint64_t from, uint64_t to, size_t points)
 {
-    ls_api_history *history = exchange->history;
-    bool has_more = false;
-    if (part->error == ENOENT) {
-        ls_api_history_clear(history);
-    } else if (part->error == 0) {
-        has_more = ls_api_history_take(history, part->offset, part->data, part->bytes, HISTORY_SLICE_BYTES);
+    const uint64_t width = ls_columns_width(from, to, points);
+    const size_t count = ls_columns_count(from, to, width);
+    ls_steps_span *spans = calloc(JOB_COLUMNS * count, sizeof *spans);
+    LS_ASSERT(spans && "not enough memory for points");
+    for (size_t i = 0; i < JOB_COLUMNS; i++) {
+        const ls_series *series = ls_run_metrics_find(data, job_columns[i].metric);
+        if (series) {
+            ls_series_columns(series, from, to, width, spans + i * count);
+        }
     }
-    if (has_more && ls_env_now_ns(exchange->api->env) < exchange->give_up_ns) {
-        read_history(exchange);
-    } else {
-        answer_history(exchange, part->error == ENOENT ? 0 : part->error, !has_more);
+    json_t *rows = json_array();
+    for (size_t at = 0; at < count; at++) {
+        if (spans[at].count == 0) {
+            continue;
+        }
+        json_t *row = json_pack("[I]", (json_int_t)spans[at].last_step);
+        for (size_t i = 0; i < JOB_COLUMNS; i++) {
+            json_array_append_new(row, job_cell(&spans[i * count + at], &job_columns[i]));
+        }
+        json_array_append_new(rows, row);
     }
+    free(spans);
+    return rows;
 }
 
-/* Reads one slice, so that other requests have their turn between two. What was read is kept for
- * the next request. */
-static void read_history(ls_api_exchange *exchange)
+/* What the run wrote about its newest step. */
+static json_t *newest_step(const ls_run_metrics *data, uint64_t step)
 {
-    ls_api *api = exchange->api;
-    const uint64_t now_ns = ls_env_now_ns(api->env);
-    exchange->give_up_ns = exchange->give_up_ns ? exchange->give_up_ns : now_ns + HISTORY_S * NS_PER_S;
-    if (!exchange->history) {
-        exchange->history = ls_api_histories_hold(api->histories, job_of(exchange));
+    json_t *last = json_pack("{s:I}", "step", (json_int_t)step);
+    for (size_t i = 0; i < data->count; i++) {
+        const ls_series *series = &data->metrics[i].series;
+        if (series->points > 0 && series->last.step == step) {
+            json_t *value = isfinite(series->last.value) ? json_real(series->last.value) : json_null();
+            json_object_set_new(last, data->metrics[i].name, value);
+        }
     }
-    if (exchange->history) {
-        const ls_user_file file = {.name = "metrics.jsonl",
-                                   .offset = ls_api_history_from(exchange->history),
-                                   .bytes = HISTORY_SLICE_BYTES};
-        read_run_file(exchange, file, take_history);
-    } else if (now_ns < exchange->give_up_ns) {
-        exchange->again = ls_env_timer_set(api->env, HISTORY_WAIT_NS, wait_for_history, exchange);
-    } else {
-        answer_history(exchange, EAGAIN, false);
-    }
+    return last;
 }
 
-static void answer_history(ls_api_exchange *exchange, int error, bool is_whole)
+static void answer_job_metrics(ls_api_exchange *exchange)
 {
-    if (error) {
-        ls_api_exchange_file_error(exchange, job_of(exchange), "metrics.jsonl", error);
+    if (exchange->trouble) {
+        ls_api_exchange_file_error(exchange, job_of(exchange), "metrics.jsonl", exchange->trouble);
         return;
     }
-    json_t *answer = ls_api_history_json(exchange->history, number(exchange, "from_step", 0),
-                                         (size_t)number(exchange, "points", 1000));
-    json_object_set_new(answer, "job", json_integer((json_int_t)job_of(exchange)));
-    json_object_set_new(answer, "is_whole", json_boolean(is_whole));
-    ls_api_exchange_json(exchange, 200, answer);
+    const ls_run_metrics *data = &exchange->run->data;
+    const ls_series *loss = ls_run_metrics_find(data, "loss");
+    const uint64_t from = number(exchange, "from_step", 0) + 1;
+    const bool has_steps = loss && loss->points > 0, is_newer = has_steps && loss->last.step >= from;
+    json_t *names = json_pack("[s]", "step");
+    for (size_t i = 0; i < JOB_COLUMNS; i++) {
+        json_array_append_new(names, json_string(job_columns[i].name));
+    }
+    json_t *points =
+        is_newer ? job_points(data, from > ls_series_first_step(loss) ? from : ls_series_first_step(loss),
+                              loss->last.step, (size_t)number(exchange, "points", 1000))
+                 : json_array();
+    ls_api_exchange_json(exchange, 200,
+                         json_pack("{s:I, s:o, s:o, s:o, s:b}", "job", (json_int_t)job_of(exchange),
+                                   "columns", names, "points", points, "last",
+                                   has_steps ? newest_step(data, loss->last.step) : json_null(), "is_whole",
+                                   exchange->is_whole));
 }
 
 static void answer_metrics(ls_api_exchange *exchange)
 {
     if (ls_api_exchange_is_well(exchange)) {
-        read_history(exchange);
+        ls_api_read_run(exchange, answer_job_metrics);
     }
 }
 

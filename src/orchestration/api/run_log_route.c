@@ -15,7 +15,7 @@
 
 enum {
     NAME_BYTES_MAX = 256,
-    FILE_BYTES_MAX = 1 << 30, /* of one run */
+    FILE_BYTES_MAX = 256 << 20, /* of one run */
 };
 
 /* ---- points ---- */

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "orchestration/api/api_internal.h"
-#include "orchestration/api/run_history.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +130,6 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->owner_uid = (uint32_t)geteuid();
     api->owner_gid = (uint32_t)getegid();
     api->streams = ls_api_streams_create(api);
-    api->histories = ls_api_histories_create();
     api->runs = ls_api_runs_create(settings->metrics);
     api->heads = ls_api_heads_create(api->env, api->files);
     api->names = ls_api_names_create(api);
@@ -165,7 +163,6 @@ void ls_api_destroy(ls_api *api)
     }
     ls_arena_release(&arena);
     ls_api_streams_destroy(api->streams);
-    ls_api_histories_destroy(api->histories);
     ls_api_runs_destroy(api->runs);
     ls_api_heads_destroy(api->heads);
     ls_api_names_destroy(api->names);

@@ -116,9 +116,10 @@ static void took_too_long(void *context)
  * are left alone. */
 static int remove_folder(ls_retention *r, uint64_t job)
 {
-    char path[PATH_BYTES];
-    const char *const argv[] = {"/bin/rm", "-rf", "--one-file-system", "--", path, NULL};
+    char path[PATH_BYTES], logged[PATH_BYTES];
+    const char *const argv[] = {"/bin/rm", "-rf", "--one-file-system", "--", path, logged, NULL};
     snprintf(path, sizeof path, "%s/jobs/%" PRIu64, r->home, job);
+    snprintf(logged, sizeof logged, "%s/logged/%" PRIu64 ".jsonl", r->home, job);
     return ls_env_process_start(r->settings.env, argv, folder_is_gone, r, &r->process);
 }
 

@@ -8,7 +8,7 @@
 #include "orchestration/api/openapi.h"
 #include "orchestration/api/prometheus.h"
 #include "orchestration/api/request.h"
-#include "orchestration/api/run_history.h"
+#include "orchestration/api/runs.h"
 #include "orchestration/page/page.h"
 
 #include <math.h>
@@ -150,141 +150,31 @@ static void request_keeps_to_its_schema(void **state)
     json_decref(document);
 }
 
-/* ---- history ---- */
+/* ---- runs ---- */
 
-static void history_thins_a_million_steps_out(void **state)
+/* More runs than there is room for: those held are kept, and further requests must wait. */
+static void runs_that_are_held_stay(void **state)
 {
     (void)state;
-    enum { STEPS = 1000000 };
-    ls_api_history *history = calloc(1, sizeof *history);
-    assert_non_null(history);
-    double sum = 0.0;
-    for (uint64_t step = 1; step <= STEPS; step++) {
-        const ls_step_metrics metrics = {.step = step,
-                                         .loss = (float)(step % 100),
-                                         .lr = 1.0,
-                                         .step_s = 0.5,
-                                         .grad_norm = NAN,
-                                         .tokens_per_s = NAN};
-        sum += metrics.loss;
-        assert_true(ls_api_history_add(history, &metrics));
-    }
-    assert_false(ls_api_history_add(history, &(ls_step_metrics){.step = STEPS}));
-    json_t *json = ls_api_history_json(history, 0, 100);
-    const json_t *points = json_object_get(json, "points");
-    assert_in_range(json_array_size(points), 50, 100);
-    const json_t *last = json_array_get(points, json_array_size(points) - 1);
-    assert_int_equal(json_integer_value(json_array_get(last, 0)), STEPS);
-    /* the lowest survives */
-    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 2)), 0.0, 0.0);
-    /* and the highest */
-    assert_float_equal(json_real_value(json_array_get(json_array_get(points, 0), 3)), 99.0, 0.0);
-    assert_true(json_is_null(json_array_get(last, 5)));
-    json_decref(json);
-    double kept = 0.0;
-    uint64_t steps = 0;
-    for (size_t i = 0; i < history->count; i++) {
-        kept += history->points[i].loss_sum;
-        steps += history->points[i].steps;
-    }
-    assert_float_equal(kept, sum, 1e-3); /* no step is lost or counted twice */
-    assert_int_equal(steps, STEPS);
-    json = ls_api_history_json(history, STEPS, 10);
-    assert_int_equal(json_array_size(json_object_get(json, "points")), 0);
-    json_decref(json);
-    ls_api_history_clear(history);
-    free(history);
-}
-
-static void write_at(int fd, const char *text, off_t at)
-{
-    assert_int_equal(ftruncate(fd, at), 0);
-    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
-}
-
-enum { SLICE = 128 };
-
-/* Reads on in slices, as the server does. */
-static void read_on(ls_api_history *history, int fd)
-{
-    bool has_more = true;
-    for (int rounds = 0; has_more; rounds++) {
-        char data[SLICE];
-        const uint64_t from = ls_api_history_from(history);
-        const ssize_t bytes = pread(fd, data, sizeof data, (off_t)from);
-        has_more = ls_api_history_take(history, from, data, bytes > 0 ? (size_t)bytes : 0, sizeof data);
-        assert_true(rounds < 100);
-    }
-}
-
-static double last_loss(ls_api_histories *all, int fd, size_t *points_out)
-{
-    ls_api_history *history = ls_api_histories_hold(all, 7);
-    assert_non_null(history);
-    read_on(history, fd);
-    json_t *json = ls_api_history_json(history, 0, 1000);
-    *points_out = json_array_size(json_object_get(json, "points"));
-    const double loss = json_number_value(json_object_get(json_object_get(json, "last"), "loss"));
-    json_decref(json);
-    ls_api_histories_drop(all, history);
-    return loss;
-}
-
-static void histories_follow_a_file_that_is_cut_back(void **state)
-{
-    (void)state;
-    char path[] = "/tmp/lockstep_history_XXXXXX";
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    unlink(path);
-    ls_api_histories *all = ls_api_histories_create();
-    size_t points = 0;
-    write_at(fd, "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":3}\n{\"step\":3,\"lo", 0);
-    assert_float_equal(last_loss(all, fd, &points), 3.0, 0.0);
-    assert_int_equal(points, 2);                     /* the torn line is not there yet */
-    write_at(fd, "{\"step\":2,\"loss\":2.5}\n", 20); /* cut back to step 1 */
-    assert_float_equal(last_loss(all, fd, &points), 2.5, 0.0);
-    assert_int_equal(points, 2);
-    /* Cut back and longer than before when it is looked at again. */
-    write_at(fd, "{\"step\":2,\"loss\":2.0}\n{\"step\":3,\"loss\":1.0}\n{\"step\":4,\"loss\":0.5}\n", 20);
-    assert_float_equal(last_loss(all, fd, &points), 0.5, 0.0);
-    assert_true(points >= 3);
-    /* A file that goes back by itself, and a line without end, end all the same. */
-    write_at(fd, "{\"step\":4,\"loss\":9}\n{\"step\":2,\"loss\":8}\n", 0);
-    last_loss(all, fd, &points);
-    char endless[400];
-    memset(endless, 'x', sizeof endless - 1);
-    endless[sizeof endless - 1] = '\0';
-    write_at(fd, endless, 0);
-    last_loss(all, fd, &points);
-    ls_api_histories_destroy(all);
-    close(fd);
-}
-
-/* More histories than there is room for: those held are kept, and further requests must wait. */
-static void histories_that_are_held_stay(void **state)
-{
-    (void)state;
-    ls_api_histories *all = ls_api_histories_create();
-    ls_api_history *held[LS_API_HISTORIES_MAX];
-    const char line[] = "{\"step\":1,\"loss\":4}\n";
-    for (uint64_t i = 0; i < LS_API_HISTORIES_MAX; i++) {
-        held[i] = ls_api_histories_hold(all, 100 + i);
+    ls_api_runs *all = ls_api_runs_create(NULL);
+    ls_stored_run *held[LS_API_RUNS_MAX];
+    const ls_point point = {.step = 1, .value = 4.0};
+    for (uint64_t i = 0; i < LS_API_RUNS_MAX; i++) {
+        held[i] = ls_api_runs_hold(all, 100 + i, "/run");
         assert_non_null(held[i]);
-        assert_false(ls_api_history_take(held[i], 0, line, sizeof line - 1, 1000));
+        assert_true(ls_run_metrics_add(&held[i]->data, "loss", 4, &point));
     }
-    assert_null(ls_api_histories_hold(all, 1));
-    assert_ptr_equal(ls_api_histories_hold(all, 103), held[3]); /* shared */
-    /* read by another meanwhile: look again */
-    assert_true(ls_api_history_take(held[3], 7, line, 3, 1000));
-    ls_api_histories_drop(all, held[3]);
-    assert_null(ls_api_histories_hold(all, 1));
-    ls_api_histories_drop(all, held[3]);
-    ls_api_history *next = ls_api_histories_hold(all, 1);
+    assert_null(ls_api_runs_hold(all, 1, "/run"));
+    assert_ptr_equal(ls_api_runs_hold(all, 103, "/run"), held[3]); /* shared */
+    ls_api_runs_drop(all, held[3]);
+    assert_null(ls_api_runs_hold(all, 1, "/run"));
+    ls_api_runs_drop(all, held[3]);
+    ls_stored_run *next = ls_api_runs_hold(all, 1, "/run");
     assert_ptr_equal(next, held[3]);
-    assert_int_equal(next->count, 0);
-    assert_int_equal(held[4]->count, 1);
-    ls_api_histories_destroy(all);
+    assert_int_equal(next->data.count, 0);
+    assert_int_equal(held[4]->data.count, 1);
+    assert_null(ls_api_runs_find(all, 103));
+    ls_api_runs_destroy(all);
 }
 
 /* ---- what is shown ---- */
@@ -380,9 +270,7 @@ int main(void)
         cmocka_unit_test(unescape_takes_no_tricks),
         cmocka_unit_test(request_keeps_to_its_schema),
         cmocka_unit_test(routes_are_documented),
-        cmocka_unit_test(history_thins_a_million_steps_out),
-        cmocka_unit_test(histories_follow_a_file_that_is_cut_back),
-        cmocka_unit_test(histories_that_are_held_stay),
+        cmocka_unit_test(runs_that_are_held_stay),
         cmocka_unit_test(prometheus_escapes_labels),
         cmocka_unit_test(pages_show_no_markup_of_others),
     };
