@@ -491,7 +491,7 @@ static uint64_t least_degree(uint64_t degree)
 static uint64_t model_ranks(const ls_run_parallel *parallel)
 {
     return least_degree(parallel->tensor) * least_degree(parallel->context) *
-           least_degree(parallel->pipeline) * parallel->expert;
+           least_degree(parallel->pipeline) * least_degree(parallel->expert);
 }
 
 uint64_t ls_run_file_crew(const ls_run_file *run)
@@ -503,7 +503,8 @@ bool ls_run_file_mesh_is_open(const ls_run_file *run)
 {
     const ls_run_parallel *parallel = &run->parallel;
     return parallel->tensor == LS_AUTO_U64 || parallel->context == LS_AUTO_U64 ||
-           parallel->pipeline == LS_AUTO_U64 || parallel->schedule == LS_RUN_SCHEDULE_AUTO;
+           parallel->pipeline == LS_AUTO_U64 || parallel->expert == LS_AUTO_U64 ||
+           parallel->schedule == LS_RUN_SCHEDULE_AUTO;
 }
 
 static ls_status check_context(const ls_run_file *run)
@@ -531,7 +532,7 @@ static uint64_t largest_power(uint64_t most)
 static ls_status check_expert(const ls_run_file *run)
 {
     const ls_run_model *model = &run->model;
-    const uint64_t degree = run->parallel.expert;
+    const uint64_t degree = least_degree(run->parallel.expert);
     if (degree > 1 && model->family != LS_FAMILY_COUNT && !ls_family_has_experts((ls_family)model->family)) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.expert is %llu, but model.family %s has no experts; set it to 1, or set "
@@ -589,7 +590,8 @@ static ls_status check_mesh(const ls_run_file *run)
                        interleaved ? "two with parallel.schedule: interleaved" : "one",
                        number(run->model.layers / chunks), interleaved ? ", or the schedule 1f1b" : "");
     }
-    if (tensor * stages * parallel->expert > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
+    const uint64_t expert = least_degree(parallel->expert);
+    if (tensor * stages * expert > 1 && run->adapter.kind != LS_ADAPTER_NONE) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%s is %llu, but a run that trains an adapter (adapter.kind) cannot divide its model "
                        "between ranks in this version; set it to 1: parallel.data divides the batch",

@@ -126,11 +126,14 @@ static ls_status add_all(choices *c)
     ls_run_parallel *p = &c->run.parallel;
     for (uint64_t tensor = 1; tensor <= run->train.tensor_cut; tensor++) {
         for (uint64_t context = 1; context <= run->train.sequence_cut; context++) {
-            if (is_open_or(run->parallel.tensor, tensor) && is_open_or(run->parallel.context, context) &&
-                run->train.tensor_cut % tensor == 0 && run->train.sequence_cut % context == 0) {
+            for (uint64_t expert = 1; expert <= LS_EXPERT_DEGREE_MAX; expert *= 2) {
                 p->tensor = tensor;
                 p->context = context;
-                LS_TRY(add_stages(c));
+                p->expert = expert;
+                if (is_open_or(run->parallel.tensor, tensor) && is_open_or(run->parallel.context, context) &&
+                    is_open_or(run->parallel.expert, expert)) {
+                    LS_TRY(add_stages(c)); /* cuts and experts are checked there */
+                }
             }
         }
     }

@@ -393,7 +393,7 @@ static ls_status open_source(ls_session *session)
 static ls_status choose_mesh(ls_session *session, const ls_session_options *options)
 {
     ls_run_parallel chosen = session->run.parallel;
-    uint64_t *degrees[] = {&chosen.tensor, &chosen.context, &chosen.pipeline};
+    uint64_t *degrees[] = {&chosen.tensor, &chosen.context, &chosen.pipeline, &chosen.expert};
     for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
         *degrees[i] = *degrees[i] == LS_AUTO_U64 ? 1 : *degrees[i];
     }

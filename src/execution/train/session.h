@@ -110,7 +110,7 @@ ls_model_on_device ls_session_model(const ls_session *session, const ls_state *s
 
 /* How ranks divide the model (parallel.tensor, context, pipeline). */
 ls_mesh ls_session_mesh(const ls_session *session);
-/* {ranks, data, pipeline, context, tensor, schedule} */
+/* {ranks, data, expert, pipeline, context, tensor, schedule} */
 json_t *ls_session_mesh_to_json(const ls_session *session);
 /* The stages of a run of this session that is divided as `parallel` says. */
 ls_pipeline ls_session_pipeline(const ls_session *session, const ls_run_parallel *parallel);

@@ -7,9 +7,9 @@
  * val_loss_per_byte, tokens, tokens_per_s, mfu, hfu, peak_rss_bytes, wall_s, first_step_s, step_s,
  * checkpoint_stall_s, goodput, state_hash, curve_hash, recoveries[], predicted{memory_bytes,
  * step_s, tokens_per_s, checkpoint_stall_s, flops_per_step, and as in mesh bubble, sent_bytes{},
- * rank_memory_bytes[]}, mesh{ranks, data, pipeline, context, tensor, schedule, bubble (share of
- * the step that the stage that idles least waits for others), sent_bytes{} (of all ranks in the
- * last step, by axis), rank_memory_bytes[] (outside what they share)}, cost_usd, energy_j,
+ * rank_memory_bytes[]}, mesh{ranks, data, expert, pipeline, context, tensor, schedule, bubble
+ * (share of the step that the stage that idles least waits for others), sent_bytes{} (of all ranks
+ * in the last step, by axis), rank_memory_bytes[] (outside what they share)}, cost_usd, energy_j,
  * time{seconds by class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint}
  * (the kept checkpoint with the lowest validation loss; null: none has one). wall_s, goodput and
  * time cover all starts of the run (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and
@@ -67,8 +67,8 @@ typedef struct ls_summary {
     double best_val_loss;
     /* [{source, share, tokens, epochs, val_loss, val_tokens}]; borrowed, NULL: not a mixture */
     json_t *sources;
-    /* Of several ranks on one host: mesh{ranks, data, pipeline, context, tensor, schedule, bubble,
-     * sent_bytes{by axis}, rank_memory_bytes[]}, and the last three as predicted; borrowed, NULL */
+    /* Of several ranks on one host: `mesh` as above, and what is predicted of it; borrowed, NULL:
+     * a single process, or several hosts */
     json_t *mesh, *predicted_mesh;
 } ls_summary;
 

@@ -45,6 +45,8 @@ run = json.load(open(sys.argv[1]))
 p = run["predicted"]
 doubt = p.pop("doubt")
 assert doubt.startswith("quick calibration") and doubt.find("calibrate again") > 0, doubt
+mesh = {key: p.pop(key, None) for key in ("bubble", "sent_bytes", "rank_memory_bytes")}
+assert ("run2" in sys.argv[1]) == bool(mesh["rank_memory_bytes"]) == (mesh["sent_bytes"] is not None), mesh
 assert set(p) == {"memory_bytes", "step_s", "tokens_per_s", "checkpoint_stall_s", "flops_per_step"}, p
 # The machine may be busy: a step takes what was predicted or longer. A third of it would be a wrong formula; what two ranks need to meet is
 # measured in so few tries here that it may be far off.
