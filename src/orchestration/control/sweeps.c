@@ -337,7 +337,8 @@ static void follow(ls_controller *c, ls_sweep *sweep, uint32_t index)
     } else {
         return;
     }
-    set_why(sweep, index, is_final ? job->text : NULL);
+    const bool has_won = trial->state == LS_TRIAL_FINISHED;
+    set_why(sweep, index, !is_final ? NULL : has_won && !job->text ? "trained to its end" : job->text);
     sweep->is_changed = true;
 }
 
