@@ -192,22 +192,34 @@ static void prometheus_escapes_labels(void **state)
     json_t *status = parse("{\"version\":\"1\",\"engine\":\"local\",\"states\":{\"QUEUED\":3},\"devices\":8,"
                            "\"devices_used\":2,\"paused\":null}");
     json_t *nodes =
-        parse("{\"nodes\":[{\"node\":\"a\\\"b\\\\c\\nd\",\"state\":\"down\",\"devices\":8,\"used\":2}]}");
+        parse("{\"nodes\":[{\"node\":\"a\\\"b\\\\c\\nd\",\"state\":\"down\",\"devices\":8,\"used\":2,"
+              "\"readings\":[{\"job\":7,\"account\":\"x\",\"utilization\":0.5,\"memory_bytes\":2097152,"
+              "\"power_w\":300},{\"job\":null,\"account\":null,\"utilization\":null}]}]}");
     json_t *accounts = parse(
         "{\"accounts\":[{\"account\":\"x\",\"quota\":null,\"devices\":1,\"running\":1,\"waiting\":0}]}");
     json_t *usage = parse("{\"accounts\":[{\"account\":\"x\",\"allocated_h\":0.5,\"idle_h\":0.25,\"waiting_"
-                          "h\":0,\"lost_h\":0}]}");
+                          "h\":0,\"lost_h\":0,\"energy_j\":12.5}],"
+                          "\"machine\":{\"energy_j\":20,\"free_energy_j\":7.5}}");
     ls_text text = {0};
     ls_prometheus_append(
         &(ls_prometheus_answers){.status = status, .nodes = nodes, .accounts = accounts, .usage = usage},
         &text);
     static const char *const lines[] = {
-        "lockstep_jobs{state=\"QUEUED\"} 3\n", "lockstep_node_up{node=\"a\\\"b\\\\c\\nd\"} 0\n",
-        "lockstep_paused 0\n", "lockstep_account_device_seconds_total{account=\"x\",kind=\"idle\"} 900\n"};
+        "lockstep_jobs{state=\"QUEUED\"} 3\n",
+        "lockstep_node_up{node=\"a\\\"b\\\\c\\nd\"} 0\n",
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 50\n",
+        "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 2\n",
+        "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 300\n",
+        "lockstep_job_info{gpu=\"0\",job=\"7\",account=\"x\"} 1\n",
+        "lockstep_account_energy_joules_total{account=\"x\"} 12.5\n",
+        "lockstep_free_energy_joules_total 7.5\n",
+        "lockstep_paused 0\n",
+        "lockstep_account_device_seconds_total{account=\"x\",kind=\"idle\"} 900\n"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         assert_non_null(strstr(ls_text_string(&text), lines[i]));
     }
     assert_null(strstr(ls_text_string(&text), "quota_devices{"));
+    assert_null(strstr(ls_text_string(&text), "gpu=\"1\"")); /* it reports nothing, and no job has it */
     ls_text_release(&text);
     json_decref(status);
     json_decref(nodes);
