@@ -146,15 +146,20 @@ static void append_metric(const ls_metric *metric, const ls_metrics_question *qu
     ls_text_append(text, "}");
 }
 
+/* Metrics are asked for by the names that answers have. */
 static bool is_asked(const char *keys, const char *name)
 {
-    const size_t bytes = strlen(name);
-    for (const char *at = keys; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (strncmp(at, name, bytes) == 0 && (at[bytes] == ',' || at[bytes] == '\0')) {
-            return true;
-        }
+    ls_text shown = {0};
+    bool is_there = keys == NULL;
+    if (keys) {
+        ls_text_append_printable(&shown, name, strlen(name), "");
     }
-    return !keys;
+    for (const char *at = keys; at && !is_there; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const size_t bytes = strcspn(at, ",");
+        is_there = bytes == shown.bytes && memcmp(at, ls_text_string(&shown), bytes) == 0;
+    }
+    ls_text_release(&shown);
+    return is_there;
 }
 
 /* The steps that there are, of those that were asked for. False: none. */

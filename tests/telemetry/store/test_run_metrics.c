@@ -154,6 +154,9 @@ static void names_of_any_bytes_make_json(void **state)
     assert_int_equal(json_object_size(root), 7);
     assert_non_null(json_object_get(root, "\\x1b[2J"));
     json_decref(root);
+    root = answer_of(&data, 10, "none,\\x1b[2J"); /* by the name that answers have */
+    assert_int_equal(json_object_size(root), 1);
+    json_decref(root);
     ls_run_metrics_release(&data);
 }
 
