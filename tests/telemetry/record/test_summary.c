@@ -91,6 +91,32 @@ static void summary_print_leaves_out_what_is_not_known(void **state)
     assert_null(strstr(text, "null"));
 }
 
+/* Bytes that are those of the plan are said to be; those of an axis that is not divided are left
+ * out. */
+static void summary_print_compares_a_mesh_with_its_plan(void **state)
+{
+    run_dir *run = *state;
+    ls_summary summary = some_summary();
+    summary.mesh = json_pack("{s:i, s:i, s:i, s:i, s:f, s:{s:i, s:i, s:i}, s:[i, i]}", "data", 1, "pipeline",
+                             2, "context", 1, "tensor", 1, "bubble", 0.131, "sent_bytes", "tensor", 0,
+                             "pipeline", 3 << 20, "data", 1 << 20, "rank_memory_bytes", 8 << 20, 6 << 20);
+    summary.predicted_mesh =
+        json_pack("{s:f, s:{s:i, s:i, s:i}, s:[i, i]}", "bubble", 0.104, "sent_bytes", "tensor", 0,
+                  "pipeline", 3 << 20, "data", 2 << 20, "rank_memory_bytes", 9 << 20, 6 << 20);
+    json_t *object = ls_summary_to_json(&summary);
+    FILE *out = fopen(ls_path_join(&run->arena, run->path, "out"), "we");
+    ls_summary_print(object, out);
+    fclose(out);
+    const char *text = run_dir_read(run, "out");
+    assert_non_null(strstr(text, "  mesh        data 1 x pipeline 2 x context 1 x tensor 1; largest rank 8.0 "
+                                 "MiB (planned 9.0); stages idle 13.1 % (planned 10.4)\n"));
+    assert_non_null(
+        strstr(text, "  exchanged   pipeline 3.00 MiB per step (as planned), data 1.00 MiB per step\n"));
+    json_decref(object);
+    json_decref(summary.mesh);
+    json_decref(summary.predicted_mesh);
+}
+
 #define run_case(function) cmocka_unit_test_setup_teardown(function, run_dir_setup, run_dir_teardown)
 
 int main(void)
@@ -99,6 +125,7 @@ int main(void)
         cmocka_unit_test(summary_has_every_member_of_the_design),
         run_case(summary_save_and_load_is_the_same),
         run_case(summary_print_leaves_out_what_is_not_known),
+        run_case(summary_print_compares_a_mesh_with_its_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
