@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "telemetry/record/metrics_reader.h"
 #include "telemetry/store/run_head.h"
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,26 +33,72 @@ typedef struct folder_run {
     ls_run_head head;
 } folder_run;
 
+typedef struct known_key {
+    char *key;    /* NULL: free */
+    size_t index; /* of the run */
+} known_key;
+
 struct ls_folders {
     const char *const *paths;
     size_t path_count;
     const char *logs; /* pattern of names; "": none */
     folder_run *runs;
     size_t count, capacity;
+    known_key *table;
+    size_t table_size, key_count;
     double scanned_s, looked_s, looked_all_s; /* looked: at those that are written to */
 };
 
-/* ---- finding runs ---- */
+/* ---- what is known, by name ---- */
 
-static bool has_id(const ls_folders *f, const char *id)
+/* The place of a key, or the free one where it would go. */
+static known_key *place_of(const ls_folders *f, const char *key)
 {
-    for (size_t i = 0; i < f->count; i++) {
-        if (strcmp(f->runs[i].id, id) == 0) {
-            return true;
+    size_t at = (size_t)ls_xxh3(key, strlen(key), 0) & (f->table_size - 1);
+    while (f->table[at].key && strcmp(f->table[at].key, key) != 0) {
+        at = (at + 1) & (f->table_size - 1);
+    }
+    return &f->table[at];
+}
+
+static void grow_table(ls_folders *f)
+{
+    known_key *old = f->table;
+    const size_t old_size = f->table_size;
+    f->table_size = old_size ? 4 * old_size : 256;
+    f->table = calloc(f->table_size, sizeof *f->table);
+    LS_ASSERT(f->table && "not enough memory for the names of runs");
+    for (size_t i = 0; i < old_size; i++) {
+        if (old[i].key) {
+            *place_of(f, old[i].key) = old[i];
         }
     }
-    return false;
+    free(old);
 }
+
+/* A key is a kind (i: id, p: path) and a name. */
+static void add_key(ls_folders *f, char kind, const char *name, size_t index)
+{
+    char *key = NULL;
+    LS_ASSERT(asprintf(&key, "%c%s", kind, name) > 0);
+    *place_of(f, key) = (known_key){.key = key, .index = index};
+    f->key_count++;
+    if (2 * f->key_count >= f->table_size) {
+        grow_table(f);
+    }
+}
+
+/* NULL: unknown. */
+static folder_run *find_run(const ls_folders *f, char kind, const char *name)
+{
+    char *key = NULL;
+    LS_ASSERT(asprintf(&key, "%c%s", kind, name) > 0);
+    const known_key *place = place_of(f, key);
+    free(key);
+    return place->key ? &f->runs[place->index] : NULL;
+}
+
+/* ---- finding runs ---- */
 
 static char *make_id(const ls_folders *f, const char *from)
 {
@@ -62,21 +110,10 @@ static char *make_id(const ls_folders *f, const char *from)
         *c = (char)(good ? *c : '_');
     }
     snprintf(id, sizeof id, "%s", name[0] ? name : "run");
-    for (int number = 2; has_id(f, id); number++) {
+    for (int number = 2; find_run(f, 'i', id); number++) {
         snprintf(id, sizeof id, "%s-%d", name, number);
     }
     return strdup(id);
-}
-
-/* A run by its folder, and by its file where each file is a run. */
-static folder_run *find_known(ls_folders *f, const char *path, const json_t *files, bool is_file)
-{
-    for (size_t i = 0; i < f->count; i++) {
-        if (strcmp(f->runs[i].path, path) == 0 && (!is_file || json_equal(f->runs[i].files, files))) {
-            return &f->runs[i];
-        }
-    }
-    return NULL;
 }
 
 /* Takes over `files`. name: what its id is made of. is_file: the folder has other runs, too. */
@@ -86,7 +123,9 @@ static void add_run(ls_folders *f, const char *path, const char *name, json_t *f
         json_decref(files);
         return;
     }
-    folder_run *known = find_known(f, path, files, is_file);
+    char place[PATH_MAX];
+    snprintf(place, sizeof place, "%s%s%s", path, is_file ? "/" : "", is_file ? name : "");
+    folder_run *known = find_run(f, 'p', place);
     if (known) {
         json_decref(known->files);
         known->files = files; /* a program that was started again writes another file */
@@ -104,6 +143,8 @@ static void add_run(ls_folders *f, const char *path, const char *name, json_t *f
     f->runs[f->count] =
         (folder_run){.id = make_id(f, name), .path = strdup(path), .files = files, .is_file = is_file};
     LS_ASSERT(f->runs[f->count].id && f->runs[f->count].path && "not enough memory for a run");
+    add_key(f, 'i', f->runs[f->count].id, f->count);
+    add_key(f, 'p', place, f->count);
     f->count++;
 }
 
@@ -321,12 +362,9 @@ static json_t *show(const ls_folders *f, const json_t *arguments)
 {
     const char *id = json_string_value(json_object_get(arguments, "run"));
     const json_int_t number = json_integer_value(json_object_get(arguments, "job"));
-    for (size_t i = 0; i < f->count; i++) {
-        if (id ? strcmp(f->runs[i].id, id) == 0 : number == (json_int_t)i + 1) {
-            return row_of(f, i);
-        }
-    }
-    return NULL;
+    const folder_run *run = id ? find_run(f, 'i', id) : NULL;
+    const size_t index = run ? (size_t)(run - f->runs) : (size_t)number - 1;
+    return run || (!id && number >= 1 && index < f->count) ? row_of(f, index) : NULL;
 }
 
 static json_t *error_json(const char *text)
@@ -375,11 +413,10 @@ ls_status ls_folders_log_folder(void *folders, const char *run, ls_text *folder_
 {
     ls_folders *f = folders;
     refresh(f);
-    for (size_t i = 0; i < f->count; i++) {
-        if (strcmp(f->runs[i].id, run) == 0 && !f->runs[i].is_file) {
-            ls_text_append(folder_out, f->runs[i].path);
-            return LS_OK;
-        }
+    const folder_run *known = find_run(f, 'i', run);
+    if (known && !known->is_file) {
+        ls_text_append(folder_out, known->path);
+        return LS_OK;
     }
     if (!is_id(run)) {
         return ls_fail(
@@ -409,6 +446,7 @@ ls_status ls_folders_create(const char *const *paths, size_t count, const char *
     ls_folders *f = calloc(1, sizeof *f);
     LS_ASSERT(f && "not enough memory for runs");
     *f = (ls_folders){.paths = paths, .path_count = count, .logs = logs};
+    grow_table(f);
     refresh(f);
     *folders_out = f;
     return LS_OK;
@@ -426,7 +464,11 @@ void ls_folders_destroy(ls_folders *f)
         free(f->runs[i].path);
         json_decref(f->runs[i].files);
     }
+    for (size_t i = 0; f && i < f->table_size; i++) {
+        free(f->table[i].key);
+    }
     if (f) {
+        free(f->table);
         free(f->runs);
     }
     free(f);
