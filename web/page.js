@@ -620,8 +620,8 @@ function listen(hear) {
 }
 
 /* Loads this page again and takes over the parts that the server draws, where they differ. */
-async function refresh(url = location.href) {
-  const response = await fetch(url);
+async function refresh() {
+  const response = await fetch(location.href);
   if (!response.ok) return document;
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of findAll('[data-live]')) {
@@ -637,14 +637,15 @@ async function refresh(url = location.href) {
   return fresh;
 }
 
-/* At most one refresh each `pause_ms`; the last call is never lost. */
-function refresher(pause_ms, then = () => {}) {
+/* Calls at most once each `pause_ms`, and `pause_ms` after the first call at the latest: many
+ * viewers of a run that is fast must not cost more than those of a slow one. */
+function sparingly(pause_ms, call) {
   let timer = 0, last = 0;
   return () => {
     if (timer) return;
     timer = setTimeout(async () => {
       last = Date.now();
-      try { then(await refresh()); } finally { timer = 0; }
+      try { await call(); } catch { /* the next call tells whether the server is there */ } finally { timer = 0; }
     }, Math.max(0, last + pause_ms - Date.now()));
   };
 }
@@ -708,8 +709,7 @@ function startRun(place) {
   startNotes(id);
   /* Asks for what is new since the last answer, at most once a second; when the new columns are
    * more than the screen has, all are merged again. */
-  let catching = 0;
-  async function catchUp() {
+  const catchUp = sparingly(2000, async () => {
     const charts = view.charts.filter(chart => chart.isSeen && chart.series.length && !chart.figure.hidden);
     const since = Math.min(...charts.map(chart => chart.series[0].whole));
     if (view.from != null || !charts.length) return;
@@ -722,18 +722,18 @@ function startRun(place) {
       s.whole = s.x[s.x.length - 1] ?? 0;
     }
     view.draw();
-  }
-  const facts = refresher(2000, takeFigures);
+  });
+  const facts = async () => takeFigures(await refresh());
+  const soon = sparingly(1000, facts), later = sparingly(8000, facts);
   listen({
     step: data => {
       if (String(data.run ?? data.job) !== id || document.hidden) return;
       if (view.from == null) takeStep(view, data);
-      catching ||= setTimeout(() => { catching = 0; catchUp().catch(() => {}); }, 1000);
-      facts();
+      catchUp();
+      (view.charts.length ? later : soon)();
     },
-    run: data => { if (String(data.run) === id) { facts(); loader.again(); } },
-    job: data => { if (String(data.job) === id) facts(); },
-    reset: () => { facts(); loader.again(); },
+    job: data => { if (String(data.job) === id) soon(); },
+    reset: () => { soon(); loader.again(); },
   });
 }
 
@@ -1029,9 +1029,8 @@ function startCompare(place) {
   showTools(view);
   const update = async () => { table.set((await getJson('/v1/runs')).runs); };
   update().then(() => { if (table.chosen.size) compare(); });
-  const later = debounce(500, update);
-  listen({run: later, job: later, reset: later,
-    step: data => { if (table.chosen.has(String(data.run ?? data.job))) loader.again(); }});
+  const later = sparingly(2000, update), again = sparingly(5000, () => loader.again());
+  listen({job: later, reset: later, step: data => { if (table.chosen.has(String(data.run ?? data.job))) again(); }});
 }
 
 /* ---- compare: parallel coordinates, from the table of differences ---- */
@@ -1077,8 +1076,8 @@ function drawParallel() {
 /* ---- the page of the cluster ---- */
 
 function startCluster() {
-  const soon = refresher(300);
-  listen({job: soon, run: soon, reset: soon});
+  const soon = sparingly(300, refresh);
+  listen({job: soon, alert: soon, reset: soon});
 }
 
 /* ---- the start ---- */
