@@ -158,8 +158,9 @@ ls_user_file ls_api_logged_file(const ls_api *api, uint64_t job, ls_text *folder
 void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then);
 /* A row of /v1/runs, from one of the queue and what was read of the run. A new object. */
 json_t *ls_api_run_row(const ls_api *api, const json_t *job);
-/* The answer of /v1/runs, from one of LS_VERB_LIST. A new object. */
-json_t *ls_api_run_rows(const ls_api *api, const json_t *list);
+/* The rows of /v1/runs, `most` at most, from an answer of LS_VERB_LIST. A new array. count_out: how
+ * many runs there are. */
+json_t *ls_api_run_rows(const ls_api *api, const json_t *list, size_t most, size_t *count_out);
 
 /* ---- page_routes.c ---- */
 

@@ -14,6 +14,7 @@
 
 enum {
     RUNS_MAX = 200,             /* compared on one page */
+    LISTED_MAX = 200,           /* in its table without script */
     FILE_BYTES = 1024 * 1024,   /* of the end of a file of a run */
     METRICS_BYTES = 128 * 1024, /* of the end of metrics.jsonl: some hundred steps, for speeds */
     TIME_BYTES = 4 * 1024 * 1024,
@@ -24,12 +25,14 @@ typedef struct shown_run {
     char *id, *name, *status, *dir;
     ls_stored_run *run; /* held; NULL: its metrics are not used */
     ls_report_files files;
+    json_t *row; /* of /v1/runs */
 } shown_run;
 
 struct ls_api_page {
     shown_run runs[RUNS_MAX];
     size_t count, at;    /* at: in the list of ids */
-    json_t *all;         /* of a comparison: the answer of /v1/runs */
+    json_t *rows;        /* of a comparison: some rows of /v1/runs; NULL: it is a figure */
+    size_t run_count;    /* how many there are */
     ls_report_file file; /* the next to read */
     unsigned wanted;     /* bits of ls_report_file */
     ls_api_next then;
@@ -45,9 +48,10 @@ void ls_api_page_destroy(ls_api *api, struct ls_api_page *page)
         free(run->dir);
         ls_api_runs_drop(api->runs, run->run);
         ls_report_files_release(&run->files);
+        json_decref(run->row);
     }
     if (page) {
-        json_decref(page->all);
+        json_decref(page->rows);
     }
     free(page);
 }
@@ -72,7 +76,8 @@ static ls_run_view view_of(const shown_run *run)
                          .status = run->status,
                          .dir = run->dir,
                          .metrics = run->run ? &run->run->data : NULL,
-                         .files = &run->files};
+                         .files = &run->files,
+                         .row = run->row};
 }
 
 static void send(ls_api_exchange *exchange, const char *type, ls_text *text)
@@ -139,8 +144,8 @@ static void show_run(ls_api_exchange *exchange)
                        .name = copy_of(row, "name"),
                        .status = copy_of(row, "status"),
                        .dir = copy_of(exchange->asks[0].answer, "run_dir"),
-                       .run = exchange->run};
-    json_decref(row);
+                       .run = exchange->run,
+                       .row = row};
     exchange->run = NULL; /* now the page holds it */
     page->file = 0;
     read_next(exchange);
@@ -222,8 +227,13 @@ static void finish_compare(ls_api_exchange *exchange)
         views[i] = view_of(&page->runs[i]);
     }
     ls_text text = {0};
-    if (page->all) {
-        ls_compare_page_append(page->all, views, page->count, !exchange->api->calls.has_names, &text);
+    if (page->rows) {
+        ls_compare_page_append(&(ls_compare_view){.rows = page->rows,
+                                                  .run_count = page->run_count,
+                                                  .chosen = views,
+                                                  .chosen_count = page->count,
+                                                  .has_queue = !exchange->api->calls.has_names},
+                               &text);
         send(exchange, HTML, &text);
     } else {
         ls_run_chart_append(views, page->count, text_of(exchange->arguments, "key"), &text);
@@ -245,14 +255,15 @@ static void compare_next(ls_api_exchange *exchange)
     page->at += bytes + (at[bytes] == ',');
     char *id = strndup(at, bytes);
     LS_ASSERT(id && "not enough memory for a name");
-    ls_api_run_ask(exchange, id, page->all ? show_without_metrics : read_metrics);
+    ls_api_run_ask(exchange, id, page->rows ? show_without_metrics : read_metrics);
     free(id);
 }
 
 static void take_all(ls_api_exchange *exchange)
 {
     if (ls_api_exchange_is_well(exchange)) {
-        exchange->page->all = ls_api_run_rows(exchange->api, exchange->asks[0].answer);
+        struct ls_api_page *page = exchange->page;
+        page->rows = ls_api_run_rows(exchange->api, exchange->asks[0].answer, LISTED_MAX, &page->run_count);
         compare_next(exchange);
     }
 }

@@ -240,17 +240,18 @@ static bool is_run(const ls_api *api, const json_t *job)
     return is_there;
 }
 
-json_t *ls_api_run_rows(const ls_api *api, const json_t *list)
+json_t *ls_api_run_rows(const ls_api *api, const json_t *list, size_t most, size_t *count_out)
 {
-    json_t *runs = json_array();
+    json_t *rows = json_array();
     const json_t *jobs = json_object_get(list, "jobs");
+    *count_out = 0;
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         const json_t *job = json_array_get(jobs, i);
-        if (is_run(api, job)) {
-            json_array_append_new(runs, ls_api_run_row(api, job));
+        if (is_run(api, job) && (*count_out)++ < most) {
+            json_array_append_new(rows, ls_api_run_row(api, job));
         }
     }
-    return json_pack("{s:o}", "runs", runs);
+    return rows;
 }
 
 static void answer_runs(ls_api_exchange *exchange);
@@ -266,15 +267,16 @@ static void list_again(void *context)
 static void answer_runs(ls_api_exchange *exchange)
 {
     ls_api *api = exchange->api;
+    size_t count = 0;
     if (!ls_api_exchange_is_well(exchange)) {
         return;
     }
-    json_t *runs = ls_api_run_rows(api, shown_job(exchange));
+    json_t *rows = ls_api_run_rows(api, shown_job(exchange), SIZE_MAX, &count);
     if (ls_api_heads_wait(api->heads) && ls_env_now_ns(api->env) < exchange->give_up_ns) {
-        json_decref(runs);
+        json_decref(rows);
         exchange->again = ls_env_timer_set(api->env, WAIT_NS, list_again, exchange);
     } else {
-        ls_api_exchange_json(exchange, 200, runs);
+        ls_api_exchange_json(exchange, 200, json_pack("{s:o}", "runs", rows));
     }
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 200, SETTINGS_MAX = 40, CELL_BYTES_MAX = 120 };
+enum { SETTINGS_MAX = 40, CELL_BYTES_MAX = 120 };
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -37,11 +37,11 @@ static void set_address(ls_values *row, const char *id)
 
 /* ---- the table without script ---- */
 
-static void add_runs(const json_t *runs, ls_values *page)
+static void add_runs(const json_t *runs, size_t count, ls_values *page)
 {
     static const char *const numbers[] = {"step", "loss", "val_loss", "tokens_per_s"};
-    const size_t count = json_array_size(runs);
-    for (size_t i = 0; i < count && i < ROWS_MAX; i++) {
+    const size_t shown = json_array_size(runs);
+    for (size_t i = 0; i < shown; i++) {
         const json_t *run = json_array_get(runs, i);
         ls_values *row = ls_values_add(page, "runs");
         set_address(row, text_of(run, "id"));
@@ -52,8 +52,8 @@ static void add_runs(const json_t *runs, ls_values *page)
         }
     }
     ls_values_printf(page, "count", "%zu %s", count, count == 1 ? "run" : "runs");
-    if (count > ROWS_MAX) {
-        ls_values_printf(page, "more", "%zu", count - ROWS_MAX);
+    if (count > shown) {
+        ls_values_printf(page, "more", "%zu", count - shown);
     }
 }
 
@@ -78,7 +78,7 @@ static void flatten(const json_t *value, const char *path, ls_arena *arena, json
 }
 
 /* What is known of a run as a row: its settings, the version that trained it, and its results. */
-static json_t *row_of(const ls_run_view *run, const json_t *all, ls_arena *arena)
+static json_t *row_of(const ls_run_view *run, ls_arena *arena)
 {
     json_t *flat = json_object();
     ls_document doc;
@@ -90,14 +90,11 @@ static json_t *row_of(const ls_run_view *run, const json_t *all, ls_arena *arena
     }
     ls_error_clear();
     static const char *const results[] = {"tokens_per_s", "cost_usd", "loss", "val_loss"};
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const json_t *about = json_array_get(all, i);
-        for (size_t k = 0; strcmp(text_of(about, "id"), run->id) == 0 && k < 4; k++) {
-            const json_t *value = json_object_get(about, results[k]);
-            if (json_is_number(value)) {
-                json_object_set_new(flat, results[k],
-                                    json_string(ls_arena_printf(arena, "%.6g", json_number_value(value))));
-            }
+    for (size_t k = 0; k < sizeof results / sizeof results[0]; k++) {
+        const json_t *value = json_object_get(run->row, results[k]);
+        if (json_is_number(value)) {
+            json_object_set_new(flat, results[k],
+                                json_string(ls_arena_printf(arena, "%.6g", json_number_value(value))));
         }
     }
     return flat;
@@ -133,14 +130,13 @@ static json_t *find_differences(json_t *const *rows, size_t count)
     return keys;
 }
 
-static void add_differences(const json_t *all, const ls_run_view *chosen, size_t count, ls_arena *arena,
-                            ls_values *page)
+static void add_differences(const ls_run_view *chosen, size_t count, ls_arena *arena, ls_values *page)
 {
     const char *key = NULL;
     json_t *value = NULL;
     json_t **rows = ls_arena_new(arena, json_t *, count);
     for (size_t i = 0; i < count; i++) {
-        rows[i] = row_of(&chosen[i], all, arena);
+        rows[i] = row_of(&chosen[i], arena);
     }
     json_t *keys = find_differences(rows, count);
     ls_values_flag(page, "has_differences", json_object_size(keys) > 0);
@@ -180,20 +176,17 @@ static void add_pictures(const ls_run_view *chosen, size_t count, ls_values *pag
     }
 }
 
-void ls_compare_page_append(const json_t *all, const ls_run_view *chosen, size_t count, bool has_queue,
-                            ls_text *page_out)
+void ls_compare_page_append(const ls_compare_view *view, ls_text *page_out)
 {
     ls_arena arena = {0};
-    ls_values *page = ls_web_begin(&arena, "compare", has_queue);
-    const json_t *runs = json_object_get(all, "runs");
+    ls_values *page = ls_web_begin(&arena, "compare", view->has_queue);
     ls_values_text(page, "title", "Runs \u00b7 Lockstep");
-    add_runs(runs, page);
-    ls_values_flag(page, "has_chosen", count > 0);
+    add_runs(view->rows, view->run_count, page);
+    ls_values_flag(page, "has_chosen", view->chosen_count > 0);
     ls_values_flag(page, "has_differences", false);
-    ls_values_text(page, "trouble", "");
-    add_pictures(chosen, count, page);
-    if (count > 1) {
-        add_differences(runs, chosen, count, &arena, page);
+    add_pictures(view->chosen, view->chosen_count, page);
+    if (view->chosen_count > 1) {
+        add_differences(view->chosen, view->chosen_count, &arena, page);
     }
     ls_web_append("compare.html", page, page_out);
     ls_arena_release(&arena);

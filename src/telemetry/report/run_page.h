@@ -25,6 +25,7 @@ typedef struct ls_run_view {
     const char *dir;               /* the run directory, or the folder of another program */
     const ls_run_metrics *metrics; /* what was read so far; NULL: nothing */
     const ls_report_files *files;  /* of its directory */
+    const json_t *row;             /* its results, as in /v1/runs; NULL: not known */
 } ls_run_view;
 
 /* has_queue: a daemon serves the page, which links to its queue. Without files of this program, the
@@ -37,12 +38,18 @@ void ls_run_chart_append(const ls_run_view *runs, size_t count, const char *key,
 /* Where the time of a run went, as a figure; `metrics` is not used. */
 void ls_run_time_append(const ls_run_view *run, ls_text *svg);
 
-/*
- * All runs (the answer of /v1/runs, {"runs": [...]}), and what differs between the settings and
- * results of the `count` chosen ones, of which only run.yaml is used.
- */
-void ls_compare_page_append(const json_t *all, const ls_run_view *chosen, size_t count, bool has_queue,
-                            ls_text *page);
+typedef struct ls_compare_view {
+    /* of /v1/runs, an array: what a browser without script sees of all */
+    const json_t *rows;
+    size_t run_count; /* how many runs there are */
+    /* what is compared (chosen_count); of `files`, only run.yaml is used */
+    const ls_run_view *chosen;
+    size_t chosen_count;
+    bool has_queue;
+} ls_compare_view;
+
+/* All runs, and what differs between the settings and results of the chosen ones. */
+void ls_compare_page_append(const ls_compare_view *view, ls_text *page);
 
 /* ---- what these pages share ---- */
 

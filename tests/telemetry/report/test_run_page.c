@@ -150,22 +150,27 @@ static void compare_page_shows_what_differs(void **state)
 {
     (void)state;
     shown runs[2] = {0};
-    json_t *all = json_pack("{s:[{s:s,s:s,s:f},{s:s,s:s,s:f}]}", "runs", "id", "a", "name", "<i>a", "loss",
-                            1.5, "id", "b", "name", "b", "loss", 1.5);
+    json_t *all = json_pack("[{s:s,s:s,s:f},{s:s,s:s,s:f}]", "id", "a", "name", "<i>a", "loss", 1.5, "id",
+                            "b", "name", "b", "loss", 1.5);
     ls_run_view views[2];
     ls_text page = {0};
     for (int i = 0; i < 2; i++) {
         ls_text_printf(&runs[i].files.texts[LS_REPORT_RUN_YAML],
                        "name: %d\ntrain: {seed: 7, optimizer: {lr: %d.0e-3}}\n", i, i + 1);
-        views[i] = (ls_run_view){.id = i ? "b" : "a", .name = i ? "b" : "<i>a", .files = &runs[i].files};
+        views[i] = (ls_run_view){.id = i ? "b" : "a",
+                                 .name = i ? "b" : "<i>a",
+                                 .files = &runs[i].files,
+                                 .row = json_array_get(all, (size_t)i)};
     }
-    ls_compare_page_append(all, views, 2, false, &page);
+    ls_compare_page_append(
+        &(ls_compare_view){.rows = all, .run_count = 9, .chosen = views, .chosen_count = 2}, &page);
     const char *text = ls_text_string(&page);
     assert_non_null(strstr(text, "<th scope=\"col\">train.optimizer.lr</th>"));
     assert_non_null(strstr(text, "<td class=\"w\">0.002</td>"));
     assert_null(strstr(text, "<th scope=\"col\">train.seed</th>"));
     assert_null(strstr(text, "<th scope=\"col\">loss</th>"));
     assert_null(strstr(text, "<i>a"));
+    assert_non_null(strstr(text, "and 7 more"));
     ls_text_release(&page);
     json_decref(all);
     for (int i = 0; i < 2; i++) {
