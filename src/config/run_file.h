@@ -236,6 +236,9 @@ typedef struct ls_run_checkpoint {
     uint64_t weights_every_steps; /* steps between snapshots of the weights; 0: never */
     ls_weights_dtype weights_dtype;
     uint64_t weights_keep_last; /* 0: all */
+    const char *mirror;         /* s3://... or a folder that checkpoints are copied to; "": none */
+    uint64_t mirror_keep_last;  /* >= 1 */
+    double mirror_keep_for_s;
 } ls_run_checkpoint;
 
 typedef struct ls_run_eval {

@@ -151,6 +151,9 @@ static const ls_option options[] = {
     {U64("checkpoint.weights_every_steps", checkpoint.weights_every_steps, "0", 0, MANY), .help = "number of steps between snapshots of the weights alone (RUN/checkpoints/weights/STEP), for use with the commands sample, eval and export, and with the Python library transformers; 0: never"},
     {CHOICE("checkpoint.weights_dtype", checkpoint.weights_dtype, "bf16", weights_dtypes), .help = "number format of snapshots of the weights"},
     {U64("checkpoint.weights_keep_last", checkpoint.weights_keep_last, "0", 0, 1 << 20), .help = "number of newest snapshots of the weights to keep; 0: all"},
+    {STRING("checkpoint.mirror", checkpoint.mirror), .value_name = "ADDRESS", .help = "second place for checkpoints, s3://BUCKET/PREFIX or a folder, that each one is copied to while training continues; a run whose directory has no checkpoint is brought back from there. A place of its own for each run; \"\": none"},
+    {U64("checkpoint.mirror_keep_last", checkpoint.mirror_keep_last, "3", 1, 1 << 20), .help = "number of newest checkpoints to keep in the mirror, in addition to those that checkpoint.keep_best and checkpoint.keep_every name"},
+    {ROW("checkpoint.mirror_keep_for", LS_OPTION_DURATION, checkpoint.mirror_keep_for_s, "0"), .min = 0, .max = 1e9, .unit_needed = true, .help = "keep every checkpoint in the mirror for at least this time, such as 7d; 0: no least time"},
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "number of steps between evaluations; 0: evaluate only at the end"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "largest number of batches of train.global_batch sequences per evaluation; 0: all validation data"},

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "config/run_file.h"
 #include "storage/checkpoint/manifest.h"
+#include "storage/mirror/mirror.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,18 +105,32 @@ static json_t *entries_to_json(const ls_checkpoint_entry *entries, size_t count,
     return json_pack("{s:o}", "checkpoints", list);
 }
 
+/* The checkpoints of a folder, or of a mirror in S3. */
+static ls_status list_at(ls_arena *arena, const char *path, ls_checkpoint_entry **entries_out,
+                         size_t *count_out)
+{
+    if (!ls_blob_is_remote(path)) {
+        return ls_checkpoint_list(arena, path, entries_out, count_out);
+    }
+    ls_blob_store *store = NULL;
+    LS_TRY(ls_blob_open(path, NULL, &store));
+    const ls_status status = ls_mirror_list(store, arena, entries_out, NULL, count_out);
+    ls_blob_close(store);
+    return status;
+}
+
 static ls_status run_ls(const ls_invocation *invocation)
 {
     const json_settings *settings = invocation->settings;
     const char *path = invocation->words[0];
-    if (!ls_path_is_dir(path)) {
+    if (!ls_blob_is_remote(path) && !ls_path_is_dir(path)) {
         return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a run directory or its checkpoints folder",
                        path);
     }
     ls_checkpoint_entry *entries = NULL;
     size_t count = 0;
     const char *folder = root_of(invocation->arena, path);
-    LS_TRY(ls_checkpoint_list(invocation->arena, folder, &entries, &count));
+    LS_TRY(list_at(invocation->arena, folder, &entries, &count));
     const char **reasons = reasons_of(invocation->arena, folder, entries, count);
     if (settings->json) {
         json_t *root = entries_to_json(entries, count, reasons);
@@ -133,9 +148,10 @@ const ls_command ls_command_checkpoint_ls = {
     .name = "checkpoint ls",
     .words = "RUN",
     .summary = "list the checkpoints of a run",
-    .details = "RUN is a run directory or a folder of checkpoints. For each checkpoint prints\n"
-               "its validation loss and why it is kept (checkpoint.keep_last, keep_best,\n"
-               "keep_every, or pinned), or what is damaged.\n"
+    .details = "RUN is a run directory, a folder of checkpoints, or the mirror of a run\n"
+               "(s3://BUCKET/PREFIX). For each checkpoint prints its validation loss and why it\n"
+               "is kept (checkpoint.keep_last, keep_best, keep_every, or pinned), or what is\n"
+               "damaged.\n"
                "\n"
                "Example:\n"
                "  lockstep checkpoint ls runs/mine",
@@ -274,17 +290,34 @@ static ls_status verify_one(const ls_invocation *invocation, const char *path)
     return status;
 }
 
+/* Reads all of a checkpoint of a mirror in S3. */
+static ls_status verify_remote(const ls_invocation *invocation, const char *root, uint64_t step)
+{
+    ls_blob_store *store = NULL;
+    if (((const verify_settings *)invocation->settings)->repair) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "--repair is for checkpoints in folders; a damaged one in %s can only "
+                       "be removed ('lockstep blob rm')",
+                       root);
+    }
+    LS_TRY(ls_blob_open(root, NULL, &store));
+    const ls_status status = ls_mirror_verify(store, step);
+    ls_blob_close(store);
+    return status;
+}
+
 /* Reads all checkpoints, so that one damaged checkpoint does not hide the state of the others. The
  * first problem is the result. */
 static ls_status verify_all(const ls_invocation *invocation, const char *root)
 {
     ls_checkpoint_entry *entries = NULL;
     size_t count = 0;
-    LS_TRY(ls_checkpoint_list(invocation->arena, root, &entries, &count));
+    LS_TRY(list_at(invocation->arena, root, &entries, &count));
     const char *first_problem = NULL;
     ls_status first_status = LS_OK;
     for (size_t i = 0; i < count; i++) {
-        const ls_status status = verify_one(invocation, entries[i].path);
+        const ls_status status = ls_blob_is_remote(root) ? verify_remote(invocation, root, entries[i].step)
+                                                         : verify_one(invocation, entries[i].path);
         printf("%" PRIu64 ": %s\n", entries[i].step, status == LS_OK ? "good" : ls_error_text());
         if (status != LS_OK && first_status == LS_OK) {
             first_status = status;
@@ -302,6 +335,9 @@ static ls_status run_verify(const ls_invocation *invocation)
     const char *path = invocation->words[0];
     const char *root = root_of(invocation->arena, path);
     const char *manifest = ls_path_join(invocation->arena, path, LS_MANIFEST_NAME);
+    if (ls_blob_is_remote(path)) {
+        return verify_all(invocation, path);
+    }
     if (!ls_path_is_dir(path)) {
         return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a checkpoint or a run directory", path);
     }
@@ -323,8 +359,9 @@ const ls_command ls_command_checkpoint_verify = {
     .name = "checkpoint verify",
     .words = "CKPT",
     .summary = "read every byte of a checkpoint and check it",
-    .details = "CKPT is a checkpoint, or a run directory for all its checkpoints. Damage is\n"
-               "reported with file, block and offset, and the exit code is 3.\n"
+    .details = "CKPT is a checkpoint, or a run directory for all its checkpoints, or the mirror\n"
+               "of a run (s3://BUCKET/PREFIX). Damage is reported with file, block and offset,\n"
+               "and the exit code is 3.\n"
                "\n"
                "--repair restores a damaged file from another checkpoint of the run that has a\n"
                "file with the same bytes: usually config.json and run.yaml, and the weights\n"

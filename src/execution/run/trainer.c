@@ -325,6 +325,7 @@ static ls_status side_work(ls_trainer *trainer)
     }
     LS_TRY(first ? LS_OK : ls_trainer_save_weights(trainer));
     LS_TRY(ls_trainer_poll_saver(trainer, false));
+    ls_trainer_poll_mirror(trainer, false);
     char advice[256];
     ls_goodput_update(&trainer->books.goodput);
     ls_progress_advice(trainer->books.progress,
@@ -653,6 +654,7 @@ static ls_status train(ls_trainer *trainer, json_t **result_out)
         status = end_early(trainer, status);
     }
     const char *reason = ls_arena_strdup(&trainer->arena, ls_error_text());
+    ls_trainer_poll_mirror(trainer, true);
     const ls_status finish = ls_trainer_finish(trainer, status, result_out);
     if (status == LS_OK) {
         return finish;

@@ -6,6 +6,7 @@
  *   trainer_open.c        opens everything; closes it
  *   trainer_restore.c     loads the newest checkpoint
  *   trainer_workers.c     the ranks: start them, run steps, adopt them
+ *   trainer_mirror.c      copies of checkpoints elsewhere, and a run brought back from them
  *   trainer_save.c        checkpoints: when, and how they ended
  *   trainer_control.c     what other processes ask for
  *   trainer_alerts.c      alerts: what a person is told at once
@@ -25,6 +26,7 @@
 #include "execution/run/checkpoint_interval.h"
 #include "execution/run/control_socket.h"
 #include "execution/run/meter.h"
+#include "execution/run/mirroring.h"
 #include "execution/run/patience.h"
 #include "execution/run/prediction.h"
 #include "execution/run/saver.h"
@@ -99,6 +101,7 @@ typedef struct ls_trainer_saving {
     bool has_reported_interval; /* when the first checkpoint is due has been reported */
     /* What was repaired or skipped when the run was restored: kept until there is a log. */
     json_t *restore_events;
+    ls_mirroring *mirroring; /* NULL: there is no checkpoint.mirror */
 } ls_trainer_saving;
 
 /* What the thread of the control socket reads and sets while the trainer's runs. */
@@ -250,6 +253,15 @@ uint64_t ls_trainer_next_save(const ls_trainer *trainer);
 void ls_trainer_begin_interval(ls_trainer *trainer);
 /* Reports a checkpoint that was written in the background. wait: waits until it is. */
 ls_status ls_trainer_poll_saver(ls_trainer *trainer, bool wait);
+
+/* If the run directory has no checkpoint and its mirror has one: fetches it, and run.yaml before
+ * it. The directory is then that of a run that was interrupted. Errors: when the mirror can't be
+ * read, because beginning anew would lose the run. */
+ls_status ls_trainer_restore_mirror(ls_trainer *trainer, const ls_run_file *run);
+/* Starts to copy checkpoints to the mirror. */
+ls_status ls_trainer_begin_mirror(ls_trainer *trainer);
+/* Reports a copy that has ended. wait: until the newest checkpoint is copied, or can't be. */
+void ls_trainer_poll_mirror(ls_trainer *trainer, bool wait);
 
 /* ---- steps and workers ---- */
 

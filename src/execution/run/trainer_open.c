@@ -360,7 +360,8 @@ static ls_status restore_or_begin(ls_trainer *trainer)
     /* Created here and never by a save: a save that finds the run directory moved away must not
      * make a new one in its place. */
     LS_TRY(ls_dir_create(trainer->dir.checkpoints));
-    return open_log(trainer);
+    LS_TRY(open_log(trainer));
+    return ls_trainer_begin_mirror(trainer);
 }
 
 static ls_status open_progress(ls_trainer *trainer)
@@ -441,7 +442,18 @@ static ls_status open_run(ls_trainer *trainer)
     const char *path =
         options->run_dir ? options->run_dir : ls_arena_printf(&trainer->arena, "runs/%s", run.name);
     ls_run_file begun;
-    LS_TRY(ls_run_dir_open(&trainer->arena, path, options->mode, &trainer->dir));
+    /* A run that is resumed may be in its mirror alone. */
+    const bool in_mirror = run.checkpoint.mirror[0] && options->mode == LS_RUN_RESUME;
+    LS_TRY(
+        ls_run_dir_open(&trainer->arena, path, in_mirror ? LS_RUN_CONTINUE : options->mode, &trainer->dir));
+    LS_TRY(ls_trainer_restore_mirror(trainer, &run));
+    if (in_mirror && !trainer->dir.had_run) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "nothing to resume: %s has no run.yaml, and %s has no checkpoint. Leave out --resume to "
+            "begin a new run",
+            path, run.checkpoint.mirror);
+    }
     if (trainer->dir.had_run) {
         LS_TRY(ls_run_dir_begun(&trainer->arena, &trainer->dir, &begun));
         LS_TRY(ls_run_file_adopt_begun(&run, &begun));
@@ -492,6 +504,7 @@ void ls_trainer_close(ls_trainer *trainer)
     ls_save_job_release(&trainer->saving.pending);
     json_decref(trainer->saving.restore_events);
     ls_saver_destroy(trainer->saving.saver);
+    ls_mirroring_stop(trainer->saving.mirroring);
     ls_emit_install(NULL);
     ls_run_log_close(trainer->books.log);
     ls_time_log_close(trainer->books.time_log);

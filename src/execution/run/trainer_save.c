@@ -311,6 +311,9 @@ static void note_saved(ls_trainer *trainer, const ls_save_outcome *outcome)
     ls_trainer_saving *saving = &trainer->saving;
     saving->saved_step = outcome->step;
     saving->failures = 0;
+    if (saving->mirroring) {
+        ls_mirroring_want(saving->mirroring, outcome->step);
+    }
     const bool in_background = trainer->session.snapshot_bytes > 0;
     /* The save after the last step stalls nothing, and would distort the mean of the others. */
     if (!in_background || outcome->step < trainer->loop.stop_step) {
