@@ -214,6 +214,7 @@ ls_status ls_controller_create(const ls_controller_settings *settings, ls_engine
     c->upkeep = ls_upkeep_new();
     look_at_clock(c);
     c->next_job = 1;
+    c->alarm_s = INFINITY;
     c->nodes = engine->calls->nodes(engine, &c->node_count);
     c->node_is_up = calloc(c->node_count + 1, sizeof *c->node_is_up);
     LS_ASSERT(c->node_is_up && "not enough memory for nodes");
@@ -464,7 +465,7 @@ bool ls_controller_has_work(const ls_controller *c)
 
 double ls_controller_next_s(const ls_controller *c)
 {
-    double next_s = fmin(ls_money_next_s(c), ls_alerts_next_s(c));
+    double next_s = c->alarm_s;
     if (c->policy) {
         const uint64_t next_ms = ls_policy_next_ms(c->policy, ls_controller_ms(c->time_s));
         next_s = next_ms == UINT64_MAX ? next_s : fmin(next_s, 1e-3 * (double)next_ms);
@@ -513,6 +514,7 @@ void ls_controller_turn(ls_controller *c, ls_turn *turn_out)
     if (c->decides && !c->paused) {
         ls_transitions_hand_over_all(c);
     }
+    c->alarm_s = fmin(ls_money_next_s(c), ls_alerts_next_s(c));
     *turn_out = (ls_turn){.time_s = c->time_s};
     ls_alerts_of_turn(c, turn_out);
     gather_rows(c, turn_out);

@@ -122,7 +122,9 @@ struct ls_controller {
     ls_account_entry **accounts; /* the index is the policy's */
     uint32_t account_count;
     double time_s;
-    double ahead_s;    /* what the wall clock shows now is time_s + ahead_s */
+    double ahead_s; /* what the wall clock shows now is time_s + ahead_s */
+    /* when a cap, a budget or an alert is due, as of the last turn; INFINITY: never */
+    double alarm_s;
     ls_sweep **sweeps; /* by number */
     uint32_t sweep_count;
     bool sweeps_are_due; /* a job of a sweep has changed its state */

@@ -190,7 +190,7 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     job->epoch++;
     job->started_s = c->time_s; /* it owns its devices from now on */
     job->price_usd = c->settings.price_per_device_h;
-    job->alerts = 0; /* of an earlier start */
+    job->alerts = job->alerts_heard = 0; /* of an earlier start */
     entry->step_at_s = 0.0;
     job->saved_s = 0.0;
     ls_foresight_began(c, entry);
@@ -751,7 +751,10 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
         ls_usage_activity(c, entry, report->busy_permille);
         break;
     case LS_ENGINE_ALERT:
-        ls_alerts_of_job(c, entry, report->alert, report->text ? report->text : "");
+        if (report->alert_number > entry->job->alerts_heard) {
+            entry->job->alerts_heard = report->alert_number;
+            ls_alerts_of_job(c, entry, report->alert, report->text ? report->text : "");
+        }
         break;
     case LS_ENGINE_WAITS:
         waits(c, entry, report);

@@ -131,8 +131,8 @@ void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
 static void tell_idle(ls_controller *c, ls_entry *entry)
 {
     const uint32_t devices = devices_of(c, entry->job);
-    const char *text = ls_arena_printf(&c->arena, "its %u devices have been idle for %.0f s", devices,
-                                       c->time_s - entry->idle_since_s);
+    const char *text = ls_arena_printf(&c->arena, "its %u device%s been idle for %.0f s", devices,
+                                       devices == 1 ? " has" : "s have", c->time_s - entry->idle_since_s);
     const double left_s = c->settings.idle_stop_s - (c->time_s - entry->idle_since_s);
     ls_controller_move(c, entry, entry->job->state, LS_CAUSE_NONE, text);
     ls_alerts_of_job(c, entry, LS_ALERT_IDLE,

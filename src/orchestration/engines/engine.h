@@ -68,6 +68,7 @@ typedef struct ls_engine_report {
     uint32_t ranks;
     uint32_t busy_permille;
     ls_alert_kind alert;
+    uint32_t alert_number; /* ALERT: from 1 in each epoch; it may come again after a restart */
     /* ACTIVITY, ENDED: millijoules of the job since its last report; 0: not known */
     uint64_t energy_mj;
     uint64_t step, steps;

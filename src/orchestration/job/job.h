@@ -243,9 +243,10 @@ typedef struct ls_job {
     /* from malloc (ls_job_set_shares); while it shrinks, all it has until that is done */
     ls_job_share *shares;
     uint32_t share_count;
-    uint32_t alerts;   /* kinds (telemetry/record/alert.h) that were told and still hold, as bits */
-    int exit_code;     /* exit code of the last end; -1: none yet */
-    uint32_t restarts; /* restarts after losses */
+    uint32_t alerts;       /* kinds (telemetry/record/alert.h) that were told and still hold, as bits */
+    uint32_t alerts_heard; /* how many it told of itself in this epoch */
+    int exit_code;         /* exit code of the last end; -1: none yet */
+    uint32_t restarts;     /* restarts after losses */
     uint32_t preemptions;
     double submitted_s, queued_s /* last */, started_s /* last */, ended_s; /* 0: not yet */
     double run_s;         /* time with devices in earlier epochs */

@@ -65,6 +65,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"hold", job->hold},
         {"stop_step", job->stop_step},
         {"alerts", job->alerts},
+        {"alerts_heard", job->alerts_heard},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].value > 0.0) {
@@ -246,6 +247,7 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->hold = (ls_job_hold)read_u64(&r, "hold", LS_HOLDS - 1);
     job->paused = read_bool(&r, "paused");
     job->alerts = (uint32_t)read_u64(&r, "alerts", UINT32_MAX);
+    job->alerts_heard = (uint32_t)read_u64(&r, "alerts_heard", UINT32_MAX);
     job->cancelled = read_bool(&r, "cancelled");
     job->handed_over = read_bool(&r, "handed_over");
     job->priority = read_priority(&r);

@@ -144,8 +144,12 @@ static void jobs_tell_of_themselves(void **state)
 {
     (void)state;
     const uint64_t id = submit_run("hold: false");
-    const ls_engine_report nan = {
-        .kind = LS_ENGINE_ALERT, .alert = LS_ALERT_NOT_FINITE, .text = "<b>\x1b[31mnot a number\n</b>"};
+    const ls_engine_report nan = {.kind = LS_ENGINE_ALERT,
+                                  .alert = LS_ALERT_NOT_FINITE,
+                                  .alert_number = 1,
+                                  .text = "<b>\x1b[31mnot a number\n</b>"};
+    const ls_engine_report other = {
+        .kind = LS_ENGINE_ALERT, .alert = LS_ALERT_OTHER, .alert_number = 2, .text = "other"};
     report(id, nan);
     report(id, nan);
     assert_int_equal(count_alerts("not_finite"), 1);
@@ -161,6 +165,11 @@ static void jobs_tell_of_themselves(void **state)
     assert_non_null(strstr(
         json_string_value(json_object_get(json_array_get(json_object_get(w.answer, "jobs"), 0), "why")),
         "alert: <b>"));
+    report(id, other);
+    assert_int_equal(count_alerts("other"), 1);
+    restart();
+    report(id, other); /* the engine begins anew, the job does not */
+    assert_int_equal(count_alerts("other"), 0);
 }
 
 /* A budget is told at 80 % and at 100 %, and leaves with the turn. */

@@ -110,7 +110,7 @@ static void tell_devices(track *t, const uint32_t permille[LS_NVML_DEVICES_MAX])
 }
 
 /* The file is in the hands of the job's user, so it may hold anything: a few short lines count. A
- * start begins with a file of its own: what was written before it does not count. */
+ * start begins without one (folder.c). */
 void ls_track_look_for_alerts(track *t)
 {
     char path[LS_LOCAL_PATH_BYTES + 16], text[ALERTS_BYTES_MAX];
@@ -125,7 +125,7 @@ void ls_track_look_for_alerts(track *t)
     close(fd);
     const int64_t written_ns =
         is_there ? info.st_mtim.tv_sec * INT64_C(1000000000) + info.st_mtim.tv_nsec : 0;
-    if (!is_there || written_ns == t->alerts_ns || 1e-9 * (double)written_ns < t->started_s) {
+    if (!is_there || written_ns == t->alerts_ns) {
         return;
     }
     t->alerts_ns = written_ns;
@@ -137,6 +137,7 @@ void ls_track_look_for_alerts(track *t)
         if (what && what[0] && index < ALERTS_MAX && index++ >= t->alerts) {
             t->alerts = index;
             ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ALERT,
+                                                  .alert_number = index,
                                                   .alert = ls_alert_named(
                                                       json_string_value(json_object_get(object, "kind"))),
                                                   .text = what});

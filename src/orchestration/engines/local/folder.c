@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 ls_local_path ls_local_folder(const char *home, uint64_t job)
 {
@@ -115,7 +116,9 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
 {
     const ls_local_path folder = ls_local_folder(settings->home, job->id);
     const bool trains = job->spec.command.count == 0;
-    char run_file[LS_LOCAL_PATH_BYTES + 16];
+    char run_file[LS_LOCAL_PATH_BYTES + 16], alerts[LS_LOCAL_PATH_BYTES + 16];
+    snprintf(alerts, sizeof alerts, "%s/" LS_LOCAL_ALERTS, folder.text);
+    unlink(alerts); /* of an earlier start */
     snprintf(run_file, sizeof run_file, "%s/run.yaml", folder.text);
     LS_TRY(ls_job_folder_make(folder.text, job->uid, job->gid));
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
