@@ -243,7 +243,8 @@ typedef struct ls_job {
     /* from malloc (ls_job_set_shares); while it shrinks, all it has until that is done */
     ls_job_share *shares;
     uint32_t share_count;
-    uint32_t alerts;       /* kinds (telemetry/record/alert.h) that were told and still hold, as bits */
+    /* kinds (telemetry/record/alert.h) that were told and still hold, as bits */
+    uint32_t alerts;
     uint32_t alerts_heard; /* how many it told of itself in this epoch */
     int exit_code;         /* exit code of the last end; -1: none yet */
     uint32_t restarts;     /* restarts after losses */
