@@ -438,6 +438,13 @@ static void end_run(ls_cluster *cluster)
                  "or with a smaller parallel.pipeline: it resumes from its newest checkpoint",
                  settings->crew);
         give_up(cluster, text);
+    } else if (cluster->hosts[0].status.ranks < settings->stage_ranks) {
+        snprintf(
+            text, sizeof text,
+            "%u ranks divide the model in groups that share memory, and the trainer's host has fewer than a "
+            "group left. Start the run again: it resumes from its newest checkpoint",
+            settings->crew);
+        give_up(cluster, text);
     } else {
         give_up(cluster, "fewer than job.min_ranks are left");
     }

@@ -186,7 +186,7 @@ static uint32_t next_living(const ls_host_side *side, uint32_t local)
             return other;
         }
     }
-    return local; /* none: the coordinator will give the host up */
+    return count; /* none: the host has nothing to finish */
 }
 
 /* All ranks are parked. Parts of dead ranks go to living ones, after what their holders had
@@ -208,6 +208,10 @@ void ls_host_side_finish(ls_host_side *side, uint64_t epoch, uint64_t step, cons
         .snapshot = {segment->snapshot[0], segment->snapshot[1], segment->snapshot[2]}};
     for (uint32_t i = 0; i < team.local_parts; i++) {
         const uint32_t holder = next_living(side, team.holder[i]);
+        if (holder == control->local_ranks) {
+            team.local_parts = 0; /* a process that was started since must not take a part */
+            break;
+        }
         if (holder != team.holder[i]) {
             (void)ls_data_parallel_recover_part(&recovery, i);
         }
