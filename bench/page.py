@@ -9,6 +9,7 @@ which includes reading the run's file.
 
 Live: a line is appended to the run that grows; from that until the line is drawn. Idle: bytes in 5 s without news.
 """
+import atexit
 import json
 import os
 import random
@@ -38,6 +39,7 @@ def write_run(folder, metrics, steps):
 def serve(program, folder):
     process = subprocess.Popen([program, "view", folder, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
+    atexit.register(process.kill)  # also when a measurement fails
     return process, next(word for word in line.split() if word.startswith("http://"))
 
 
