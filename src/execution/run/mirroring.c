@@ -9,11 +9,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MIRRORING_NICE = 19, RETRY_S = 30, NO_STEP = 0 };
+enum { MIRRORING_NICE = 19, RETRY_S = 30, NO_STEP = 0, OUTCOMES_MAX = 8 };
 
 struct ls_mirroring {
     ls_mirroring_options options;
@@ -26,8 +27,9 @@ struct ls_mirroring {
     /* under lock */
     uint64_t wanted, done; /* steps; NO_STEP: none */
     uint64_t failed;       /* the newest that was tried in vain */
-    bool has_outcome, ends;
-    ls_mirrored outcome;
+    bool ends;
+    ls_mirrored outcomes[OUTCOMES_MAX]; /* oldest first */
+    size_t outcome_count;
 };
 
 static void copy_one(ls_mirroring *m, uint64_t step, ls_mirrored *outcome)
@@ -62,6 +64,13 @@ static void await_work(ls_mirroring *m)
     }
 }
 
+/* Removes the oldest outcome. */
+static void drop_oldest(ls_mirroring *m)
+{
+    m->outcome_count--;
+    memmove(m->outcomes, m->outcomes + 1, m->outcome_count * sizeof *m->outcomes);
+}
+
 static void *mirroring_main(void *argument)
 {
     ls_mirroring *m = argument;
@@ -78,8 +87,10 @@ static void *mirroring_main(void *argument)
         m->done = failed ? m->done : step;
         /* One that was pruned while a newer one waits is no failure. */
         if (!failed || step == m->wanted) {
-            m->outcome = outcome;
-            m->has_outcome = true;
+            if (m->outcome_count == OUTCOMES_MAX) {
+                drop_oldest(m);
+            }
+            m->outcomes[m->outcome_count++] = outcome;
         }
         pthread_cond_broadcast(&m->changed);
     }
@@ -126,10 +137,10 @@ bool ls_mirroring_take(ls_mirroring *m, bool wait, ls_mirrored *mirrored_out)
     while (wait && m->wanted != m->done && m->wanted != m->failed) {
         pthread_cond_wait(&m->changed, &m->lock); /* ends: requests have deadlines */
     }
-    const bool taken = m->has_outcome;
+    const bool taken = m->outcome_count > 0;
     if (taken) {
-        *mirrored_out = m->outcome;
-        m->has_outcome = false;
+        *mirrored_out = m->outcomes[0];
+        drop_oldest(m);
     }
     pthread_mutex_unlock(&m->lock);
     return taken;

@@ -38,8 +38,9 @@ LS_MUST_CHECK ls_status ls_mirroring_start(const ls_mirroring_options *options, 
 /* The checkpoint of `step` is complete in the root. */
 void ls_mirroring_want(ls_mirroring *mirroring, uint64_t step);
 
-/* Takes the newest outcome. wait: until the wanted checkpoint has been copied, or a copy of it has
- * failed. False if there is none. */
+/* Takes the oldest outcome that was not taken yet; of many, the last eight are kept. wait: first
+ * waits until the wanted checkpoint has been copied, or a copy of it has failed. False if there is
+ * none. */
 bool ls_mirroring_take(ls_mirroring *mirroring, bool wait, ls_mirrored *mirrored_out);
 
 /* Gives up what is under way and ends the thread. NULL is allowed. */

@@ -109,6 +109,24 @@ ls_status ls_trainer_begin_mirror(ls_trainer *trainer)
     return LS_OK;
 }
 
+static void report(const char *address, const ls_mirrored *done)
+{
+    if (done->status == LS_OK) {
+        ls_emit_event("mirrored",
+                      json_pack("{s:I, s:s, s:I, s:f}", "step", (json_int_t)done->step, "address", address,
+                                "sent_bytes", (json_int_t)done->sent_bytes, "seconds", done->seconds));
+    } else {
+        ls_emit_event("mirror_failed", json_pack("{s:I, s:s, s:s}", "step", (json_int_t)done->step, "address",
+                                                 address, "text", done->text));
+    }
+    if (done->text[0]) {
+        ls_log_warn("%s: step %" PRIu64 " %s: %s", address, done->step,
+                    done->status == LS_OK ? "is mirrored, but older ones could not be removed"
+                                          : "could not be mirrored; it is in the run directory alone",
+                    done->text);
+    }
+}
+
 void ls_trainer_poll_mirror(ls_trainer *trainer, bool wait)
 {
     ls_mirrored done;
@@ -118,26 +136,10 @@ void ls_trainer_poll_mirror(ls_trainer *trainer, bool wait)
     if (wait) {
         ls_progress_activity(trainer->books.progress, "mirroring");
     }
-    const bool taken = ls_mirroring_take(trainer->saving.mirroring, wait, &done);
+    while (ls_mirroring_take(trainer->saving.mirroring, wait, &done)) {
+        report(trainer->session.run.checkpoint.mirror, &done);
+    }
     if (wait) {
         ls_progress_activity(trainer->books.progress, NULL);
-    }
-    if (!taken) {
-        return;
-    }
-    const char *address = trainer->session.run.checkpoint.mirror;
-    if (done.status == LS_OK) {
-        ls_emit_event("mirrored",
-                      json_pack("{s:I, s:s, s:I, s:f}", "step", (json_int_t)done.step, "address", address,
-                                "sent_bytes", (json_int_t)done.sent_bytes, "seconds", done.seconds));
-    } else {
-        ls_emit_event("mirror_failed", json_pack("{s:I, s:s, s:s}", "step", (json_int_t)done.step, "address",
-                                                 address, "text", done.text));
-    }
-    if (done.text[0]) {
-        ls_log_warn("%s: step %" PRIu64 " %s: %s", address, done.step,
-                    done.status == LS_OK ? "is mirrored, but older ones could not be removed"
-                                         : "could not be mirrored; it is in the run directory alone",
-                    done.text);
     }
 }

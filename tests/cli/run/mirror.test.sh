@@ -18,6 +18,8 @@ expect 0 "$LOCKSTEP" checkpoint ls $mirror
 prints " 8 "
 expect 0 "$LOCKSTEP" checkpoint verify $mirror
 prints "8: good"
+expect 0 train --run-dir events --set checkpoint.mirror=s3://bucket/events
+check "copied or left out, the last one is told" grep -q '"event":"mirrored","step":12' events/events.jsonl
 check "events tell" grep -q '"event":"mirrored"' run/events.jsonl
 check "no secret is anywhere" test -z "$(grep -rl 'secret/+test' run)"
 rm -rf run
