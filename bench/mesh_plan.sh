@@ -52,7 +52,7 @@ for ((round = 0; round < rounds; round++)); do
             { echo "$mesh: $(tail -1 error.txt)"; rm -f "result-$mesh-$round.json"; }
     done
 done
-./lockstep train run.yaml --dry-run --json --threads 1 --ranks 4 --set parallel=auto >auto.json 2>/dev/null || echo '{}' >auto.json
+./lockstep train run.yaml --dry-run --json --threads 1 --set parallel=auto >auto.json 2>/dev/null || echo '{}' >auto.json
 python3 - "$rounds" "${meshes[@]}" <<'PY'
 import json, os, statistics, sys
 rounds, meshes = int(sys.argv[1]), sys.argv[2:]

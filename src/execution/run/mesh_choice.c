@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One possible mesh. */
 typedef struct choice {
@@ -142,6 +143,30 @@ static ls_status add_all(choices *c)
 
 /* ---- the best ---- */
 
+/* Predictions that differ by less than this count as equal, and then the mesh with fewer ranks in a
+ * crew is taken, and with fewer ranks: what waits cost is hard to predict. */
+static const double close_enough = 1.05;
+
+static uint64_t crew_of(const choice *mesh)
+{
+    const ls_run_parallel *p = &mesh->parallel;
+    return p->tensor * p->context * p->pipeline * p->expert;
+}
+
+/* Moves the simplest of the meshes that are about as fast as the first one to the front. */
+static void prefer_simple(choice *found, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < count && found[i].time.step_s <= close_enough * found[0].time.step_s; i++) {
+        const uint64_t crew = crew_of(&found[i]), least = crew_of(&found[best]);
+        best = crew < least || (crew == least && found[i].parallel.ranks < found[best].parallel.ranks) ? i
+                                                                                                       : best;
+    }
+    const choice simple = found[best];
+    memmove(found + 1, found, best * sizeof *found);
+    found[0] = simple;
+}
+
 static int by_time(const void *left, const void *right)
 {
     const choice *a = left, *b = right;
@@ -225,8 +250,8 @@ static void describe_choice(const choices *c, size_t first, ls_text *text)
     const size_t next = first > 0 ? 0 : next_that_fits(c, 1);
     ls_text_append(text, "parallel: auto is ");
     describe(chosen, text);
-    ls_text_printf(text, ": the fastest of %zu mesh%s by this machine's calibration\n", c->count,
-                   c->count == 1 ? "" : "es");
+    ls_text_printf(text, ": the fastest of %zu mesh%s, to within 5 %%, by this machine's calibration\n",
+                   c->count, c->count == 1 ? "" : "es");
     if (next == c->count) {
         ls_text_append(text, "  no other mesh is possible with these ranks, cuts and memory\n");
         return;
@@ -278,6 +303,7 @@ static ls_status choose(choices *c, ls_run_parallel *parallel, ls_text *why)
                        c->ranks_max);
     }
     qsort(c->found, c->count, sizeof *c->found, by_time);
+    prefer_simple(c->found, c->count);
     const size_t fits = next_that_fits(c, 0), first = fits < c->count ? fits : 0;
     *parallel = c->found[first].parallel;
     describe_choice(c, first, why);

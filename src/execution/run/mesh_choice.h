@@ -5,8 +5,8 @@
  * Every mesh that the run file allows is predicted (execution/run/prediction.h): ranks, unless they
  * are given, up to one per core; tensor and context degrees that divide the cuts of the run; up to
  * one stage per layer; all schedules. The fastest one that fits into the memory of the machine is
- * chosen. No bits depend on the choice. Without a calibration of this machine, or on a GPU, ranks
- * divide the batch only.
+ * chosen; of those that are within 5 % of it, the one with the smallest crews. No bits depend on
+ * the choice. Without a calibration of this machine, or on a GPU, ranks divide the batch only.
  */
 #ifndef LS_EXECUTION_RUN_MESH_CHOICE_H
 #define LS_EXECUTION_RUN_MESH_CHOICE_H

@@ -282,6 +282,14 @@ static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_C
     }
 }
 
+/* Members of a crew copy what they give into shared memory, meet, and take what they need. */
+static double crew_exchange_s(const machine *m, uint32_t degree, double bytes)
+{
+    enum { MEETING_BYTES = 64 };
+    return 2.0 * work_s(m, LS_WORK_COPY, bytes / sizeof(float), 0, 0) +
+           ls_calibration_exchange_s(m->calibration, degree, MEETING_BYTES);
+}
+
 static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, bool accumulate,
                           double terms_s[LS_TERM_COUNT])
 {
@@ -301,11 +309,10 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
     add_step(&s, piece_s);
     add_times(terms_s, piece_s, plan->pieces);
     if (tensor_bytes > 0.0) {
-        terms_s[LS_TERM_TENSOR] += ls_calibration_exchange_s(m->calibration, o->tensor_degree, tensor_bytes);
+        terms_s[LS_TERM_TENSOR] += crew_exchange_s(m, o->tensor_degree, tensor_bytes);
     }
     if (context_bytes > 0.0) {
-        terms_s[LS_TERM_CONTEXT] +=
-            ls_calibration_exchange_s(m->calibration, o->context_degree, context_bytes);
+        terms_s[LS_TERM_CONTEXT] += crew_exchange_s(m, o->context_degree, context_bytes * o->context_degree);
     }
     if (visit_bytes > 0.0) {
         terms_s[LS_TERM_TENSOR] += ls_calibration_exchange_s(m->calibration, o->expert_degree, visit_bytes);
