@@ -867,7 +867,7 @@ class RunTable {
       for (const run of shown) (groups.get(groupOf(run)) || groups.set(groupOf(run), []).get(groupOf(run))).push(run);
       this.rows = [...groups].flatMap(([name, runs]) => [{isGroup: true, name, runs}, ...runs]);
     }
-    find('#count').textContent = shown.length === this.runs.length ? `${shown.length} runs` : `${shown.length} of ${this.runs.length} runs`;
+    find('#count').textContent = shown.length === this.runs.length ? `${shown.length} run${shown.length === 1 ? '' : 's'}` : `${shown.length} of ${this.runs.length} runs`;
     this.drawHead();
     this.drawRows();
     performance.mark('runs-drawn');
@@ -906,7 +906,7 @@ class RunTable {
     if (run.isGroup) {
       const best = Math.min(...run.runs.map(r => r.val_loss ?? r.loss ?? Infinity));
       return make('tr', {class: 'group', 'aria-rowindex': i + 2}, make('td'),
-        make('th', {colspan: columns.length, scope: 'rowgroup'}, `${run.name}: ${run.runs.length} runs` + (best < Infinity ? `, best ${numberText(best)}` : '')));
+        make('th', {colspan: columns.length, scope: 'rowgroup'}, `${run.name}: ${run.runs.length} run${run.runs.length === 1 ? '' : 's'}` + (best < Infinity ? `, best ${numberText(best)}` : '')));
     }
     const box = make('input', {type: 'checkbox', 'aria-label': `compare ${run.name}`, checked: this.chosen.has(run.id),
       change: () => this.choose(run.id, box.checked)});
