@@ -62,8 +62,11 @@ static ls_metric *new_metric(ls_run_metrics *data, const char *name, size_t byte
         LS_ASSERT(data->metrics && "not enough memory for metrics");
     }
     ls_metric *metric = &data->metrics[data->count++];
-    *metric = (ls_metric){.name = strndup(name, bytes)};
-    LS_ASSERT(metric->name && "not enough memory for the name of a metric");
+    char *copy = malloc(bytes + 1);
+    LS_ASSERT(copy && "not enough memory for the name of a metric");
+    memcpy(copy, name, bytes);
+    copy[bytes] = '\0';
+    *metric = (ls_metric){.name = copy};
     return metric;
 }
 
