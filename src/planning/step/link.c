@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/step/link.h"
+
+#include "base/assert.h"
+#include "base/math.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ENOUGH_COMPUTING 0.8
+
+const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
+    {"dense", LS_LINK_FP32, LS_LINK_FP32, 1.0, 1},
+    {"int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 1},
+    {"topk 1 %", LS_LINK_TOPK, LS_LINK_FP32, 0.01, 1},
+    {"local 10, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 10},
+    {"local 50, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 50},
+    {"local 50, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 50},
+    {"local 100, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 100},
+    {"local 100, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 100},
+    {"local 500, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 500},
+    {"local 500, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 500},
+};
+
+/* ---- bytes ---- */
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint64_t topk_bytes(double ratio, uint64_t values)
+{
+    const uint64_t kept = ls_max_u64(1, (uint64_t)ceil(ratio * (double)values));
+    uint32_t low_bits = 0;
+    while (values / kept >> (low_bits + 1) > 0) {
+        low_bits++;
+    }
+    const uint64_t positions = divide_up(kept * (low_bits + 1) + (values >> low_bits), 8);
+    return ls_min_u64(2 * kept + ls_min_u64(divide_up(values, 8), positions), 4 * values);
+}
+
+uint64_t ls_link_bytes_coded(ls_link_code code, double ratio, uint64_t values)
+{
+    const uint64_t scales = sizeof(float) * divide_up(values, LS_LINK_BLOCK);
+    if (values == 0) {
+        return 0;
+    }
+    switch (code) {
+    case LS_LINK_BF16:
+        return 2 * values;
+    case LS_LINK_INT8:
+        return values + scales;
+    case LS_LINK_INT4:
+        return divide_up(values, 2) + scales;
+    case LS_LINK_TOPK:
+        LS_ASSERT(ratio > 0.0 && ratio <= 1.0);
+        return topk_bytes(ratio, values);
+    case LS_LINK_FP32:
+        break;
+    }
+    return sizeof(float) * values;
+}
+
+uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
+                                uint64_t groups)
+{
+    LS_ASSERT(hosts > 0 && groups % hosts == 0);
+    if (scheme->code == LS_LINK_TOPK) {
+        return groups * (hosts - 1) * ls_link_bytes_coded(scheme->code, scheme->ratio, values);
+    }
+    const uint64_t share = LS_LINK_BLOCK * divide_up(divide_up(values, hosts), LS_LINK_BLOCK);
+    const uint64_t from_elsewhere = groups - groups / hosts;
+    uint64_t bytes = 0;
+    for (uint64_t at = 0; at < values; at += share) {
+        const uint64_t owned = ls_min_u64(share, values - at);
+        bytes += from_elsewhere * ls_link_bytes_coded(scheme->code, scheme->ratio, owned) +
+                 (hosts - 1) * ls_link_bytes_coded(scheme->back, scheme->ratio, owned);
+    }
+    return bytes;
+}
+
+/* ---- time ---- */
+
+static void add_state(const ls_link_setting *setting, ls_link_estimate *estimate)
+{
+    const double state = sizeof(float) * (double)setting->values, hosts = (double)setting->hosts;
+    if (estimate->scheme.steps > 1) {
+        estimate->memory_bytes = 2.0 * state;
+        estimate->checkpoint_bytes = 3.0 * state * (hosts - 1.0) + 2.0 * state;
+    } else if (estimate->scheme.code == LS_LINK_TOPK) {
+        estimate->memory_bytes = state;
+        estimate->checkpoint_bytes = state * hosts;
+    } else if (estimate->scheme.code != LS_LINK_FP32) {
+        estimate->memory_bytes = state + state / hosts;
+        estimate->checkpoint_bytes = state * hosts + state;
+    }
+}
+
+void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_scheme *scheme,
+                              ls_link_estimate *estimate_out)
+{
+    LS_ASSERT(setting->hosts >= 2 && setting->compute_s > 0.0 && setting->link_bytes_ps > 0.0);
+    const uint64_t hosts = setting->hosts;
+    const double senders = (double)hosts * (double)scheme->steps;
+    const double passes = scheme->code == LS_LINK_TOPK ? 1.0 : 2.0;
+    ls_link_estimate estimate = {.scheme = *scheme};
+    estimate.bytes = (double)ls_link_bytes_exchange(scheme, setting->values, hosts, hosts) / senders;
+    const double dense =
+        (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, hosts, hosts) / (double)hosts;
+    estimate.times = dense / estimate.bytes;
+    estimate.step_s = setting->compute_s + estimate.bytes / setting->link_bytes_ps +
+                      passes * setting->latency_s / (double)scheme->steps;
+    estimate.computing = setting->compute_s / estimate.step_s;
+    add_state(setting, &estimate);
+    *estimate_out = estimate;
+}
+
+uint32_t ls_link_choose(const ls_link_setting *setting)
+{
+    uint32_t best = 0;
+    double most = 0.0;
+    for (uint32_t i = 0; i < LS_LINK_SCHEMES && most < ENOUGH_COMPUTING; i++) {
+        ls_link_estimate estimate;
+        ls_link_estimate_compute(setting, &ls_link_schemes[i], &estimate);
+        if (estimate.computing > most) {
+            most = estimate.computing;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* ---- rates ---- */
+
+/* Bytes per second of one "bit" or "B" unit with its prefix; 0: unknown. */
+static double unit_bytes_ps(const char *unit)
+{
+    static const char prefixes[] = "kMGT";
+    const char *prefix = *unit ? strchr(prefixes, *unit == 'K' ? 'k' : *unit) : NULL;
+    const double scale = prefix ? pow(1000.0, (double)(prefix - prefixes + 1)) : 1.0;
+    const char *rest = prefix ? unit + 1 : unit;
+    if (strcasecmp(rest, "bit") == 0 || strcasecmp(rest, "bit/s") == 0 || strcmp(rest, "bps") == 0) {
+        return scale / 8.0;
+    }
+    return strcmp(rest, "B/s") == 0 ? scale : 0.0;
+}
+
+ls_status ls_link_parse(const char *option, const char *text, double *bytes_ps_out)
+{
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    const double unit = end != text ? unit_bytes_ps(end + strspn(end, " ")) : 0.0;
+    const double rate = number * unit;
+    if (!(unit > 0.0) || !(rate >= 125.0 && rate <= 1.25e12)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s is '%s', allowed is a rate of 1kbit to 10Tbit per second with its unit, such as "
+                       "100Mbit, 1Gbit or 12.5MB/s",
+                       option, text);
+    }
+    *bytes_ps_out = rate;
+    return LS_OK;
+}

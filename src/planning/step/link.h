@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Data parallel training over slow links: how many bytes hosts send, and how long a step takes.
+ *
+ * Every host trains the whole model on its share of the batch. What the hosts exchange is either
+ * the sums of gradients of every step, or, with local steps (train.local), by how much the workers'
+ * weights have changed after H steps. One exchange of P values between n hosts:
+ *
+ *   fp32, bf16,   each group's values are cut into n shares, and each share is sent to the host that
+ *   int8, int4    owns it, which adds the groups up; the owner sends the result to the other hosts
+ *   topk          each group's largest values are sent to all other hosts, which add them up
+ *
+ * Coded, v values take
+ *
+ *   fp32   4 v            bf16   2 v
+ *   int8   v + 4 ceil(v / 256)            a scale in float32 for each block of 256
+ *   int4   ceil(v / 2) + 4 ceil(v / 256)
+ *   topk   k = max(1, ceil(ratio v)) values in bf16 and their positions: 2 k + the smaller of
+ *          ceil(v / 8), a bitmap, and ceil((k l + k + floor(v / 2^l)) / 8), Elias-Fano's code with
+ *          l = floor(log2(v / k)); not more than fp32
+ *
+ * What the runtime sends is the sum of these over its messages; tests compare the two.
+ *
+ * Sources: Elias 1974 (positions); Douillard and others, "DiLoCo", 2023 (arXiv 2311.08105);
+ * Jaghouar and others, "INTELLECT-1", 2024 (arXiv 2412.01152). Pure; any thread.
+ */
+#ifndef LS_PLANNING_STEP_LINK_H
+#define LS_PLANNING_STEP_LINK_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum { LS_LINK_BLOCK = 256 /* values with a common scale */ };
+
+typedef enum ls_link_code {
+    LS_LINK_FP32,
+    LS_LINK_BF16,
+    LS_LINK_INT8,
+    LS_LINK_INT4,
+    LS_LINK_TOPK
+} ls_link_code;
+
+/* Bytes of `values` values in one message. ratio: of topk, in (0, 1]; else without effect. */
+uint64_t ls_link_bytes_coded(ls_link_code code, double ratio, uint64_t values);
+
+typedef struct ls_link_scheme {
+    const char *name;  /* "int8", "local 100, int4" */
+    ls_link_code code; /* of what the groups send */
+    ls_link_code back; /* of what owners send back; without effect for topk */
+    double ratio;      /* of topk */
+    uint64_t steps;    /* H, steps from one exchange to the next: 1 without local steps */
+} ls_link_scheme;
+
+/* Bytes that all hosts together send in one exchange of `values` values. Each host has `groups` /
+ * `hosts` groups, or workers; the shares of owners are equal multiples of LS_LINK_BLOCK, except the
+ * last. `hosts` divides `groups`. One host sends nothing. */
+uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
+                                uint64_t groups);
+
+/* The question: the same work on each host, and the links between them. */
+typedef struct ls_link_setting {
+    uint64_t values;      /* trained parameters, >= 1 */
+    uint64_t hosts;       /* >= 2; one group, or worker, on each */
+    double compute_s;     /* of a step on each host, without the link, > 0 */
+    double link_bytes_ps; /* of each host, each way, > 0 */
+    double latency_s;     /* of a message, >= 0 */
+} ls_link_setting;
+
+typedef struct ls_link_estimate {
+    ls_link_scheme scheme;
+    double bytes;            /* that a host sends, per step */
+    double times;            /* how many times fewer than dense */
+    double step_s;           /* compute_s + bytes / link + latencies; nothing overlaps */
+    double computing;        /* compute_s / step_s */
+    double memory_bytes;     /* more than dense needs, on each host */
+    double checkpoint_bytes; /* more than dense writes, in each checkpoint */
+} ls_link_estimate;
+
+/* What is compared: dense first, then from the gentlest to the harshest. */
+extern const ls_link_scheme ls_link_schemes[];
+enum { LS_LINK_SCHEMES = 10 };
+
+/*
+ * Memory and checkpoints, for P values:
+ *
+ *   bf16, int8   residuals of the group and of the owner's result: 4 P + 4 P / n on each host; in
+ *                checkpoints 4 P n + 4 P
+ *   topk         residuals of the group: 4 P; in checkpoints 4 P n
+ *   local        shared weights and outer momentum beside the worker's own: 8 P; in checkpoints
+ *                all workers' weights and moments: 12 P (n - 1) + 8 P
+ */
+void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_scheme *scheme,
+                              ls_link_estimate *estimate_out);
+
+/* The gentlest scheme with which at least 80 % of the time is spent computing, else the one that
+ * computes most; index into ls_link_schemes. */
+uint32_t ls_link_choose(const ls_link_setting *setting);
+
+/* Bytes per second from "100Mbit", "1Gbit", "12.5MB/s", "1GB/s", with "bit/s" and "bps" for "bit".
+ * Errors: LS_ERR_INVALID naming what is allowed; 1 kbit/s to 10 Tbit/s. */
+LS_MUST_CHECK ls_status ls_link_parse(const char *option, const char *text, double *bytes_ps_out);
+
+#endif

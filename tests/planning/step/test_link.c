@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "planning/step/link.h"
+
+#include <string.h>
+
+static void link_bytes_coded_counts_scales_and_positions(void **state)
+{
+    (void)state;
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_FP32, 1.0, 1000), 4000);
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_BF16, 1.0, 1000), 2000);
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 1000), 1000 + 4 * 4);
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT4, 1.0, 1001), 501 + 4 * 4);
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 256), 260);
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 257), 257 + 8);
+    /* 100 of 10,000: l = 6; positions 100 * 7 + 156 bits = 107 bytes, the bitmap would be 1,250 */
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.01, 10000), 200 + 107);
+    /* half: positions 500 * 2 + 500 bits = 188 bytes, the bitmap is 125 */
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.5, 1000), 1000 + 125);
+    /* all but none: one value at least, and never more than float32 */
+    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.001, 1), 3);
+    for (ls_link_code code = LS_LINK_FP32; code <= LS_LINK_TOPK; code++) {
+        assert_int_equal(ls_link_bytes_coded(code, 0.01, 0), 0);
+    }
+}
+
+/* Two hosts, 512 values: each sends half of its sums to the other, and its half of the result. */
+static void link_bytes_exchange_adds_both_ways(void **state)
+{
+    (void)state;
+    const ls_link_scheme *dense = &ls_link_schemes[0], *int8 = &ls_link_schemes[1],
+                         *topk = &ls_link_schemes[2];
+    assert_int_equal(ls_link_bytes_exchange(dense, 512, 2, 2), 2 * 2 * 1024);
+    assert_int_equal(ls_link_bytes_exchange(int8, 512, 2, 2), 2 * 2 * 260);
+    /* two groups on each host: twice the sums, one result */
+    assert_int_equal(ls_link_bytes_exchange(int8, 512, 2, 4), 2 * 2 * 260 + 2 * 260);
+    /* the last host owns what is left: 256 and 44 values */
+    assert_int_equal(ls_link_bytes_exchange(int8, 300, 2, 2), 2 * (260 + 48));
+    assert_int_equal(ls_link_bytes_exchange(topk, 10000, 4, 4), 4 * 3 * 307);
+    for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
+        assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, 1, 1), 0);
+    }
+}
+
+static ls_link_estimate estimate_of(const char *name, uint64_t hosts)
+{
+    const ls_link_setting setting = {25000000, hosts, 1.0, 12.5e6, 0.0};
+    ls_link_estimate estimate = {0};
+    for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
+        if (strcmp(ls_link_schemes[i].name, name) == 0) {
+            ls_link_estimate_compute(&setting, &ls_link_schemes[i], &estimate);
+        }
+    }
+    assert_non_null(estimate.scheme.name);
+    return estimate;
+}
+
+/* 25 million parameters on four hosts with 100 Mbit/s each. */
+static void link_estimate_reaches_what_is_asked(void **state)
+{
+    (void)state;
+    const ls_link_estimate dense = estimate_of("dense", 4);
+    assert_float_equal(dense.step_s, 1.0 + 2.0 * 0.75 * 1e8 / 12.5e6, 1e-6);
+    assert_true(estimate_of("int8", 4).times >= 3.9);
+    assert_true(estimate_of("topk 1 %", 4).times >= 40.0);
+    assert_true(estimate_of("local 100, int8", 4).times >= 390.0);
+    assert_true(estimate_of("local 100, int4", 4).times >= 700.0);
+    assert_true(dense.step_s / estimate_of("int8", 4).step_s >= 2.5);
+    assert_true(dense.step_s / estimate_of("topk 1 %", 4).step_s >= 8.0);
+    assert_true(estimate_of("local 100, int8", 4).computing >= 0.95);
+    assert_float_equal(estimate_of("int8", 4).memory_bytes, 1.25e8, 1.0);
+    assert_float_equal(estimate_of("topk 1 %", 4).checkpoint_bytes, 4e8, 1.0);
+    assert_float_equal(estimate_of("local 50, int4", 4).checkpoint_bytes, 3e8 * 3.0 + 2e8, 1.0);
+}
+
+/* INTELLECT-1: 10.2 billion parameters, 14 nodes, H 100, int8; 38 minutes of work between syncs of
+ * one to seven minutes, 83 to 96 % of the time computing. With 1 Gbit/s to 4 Gbit/s per node. */
+static void link_estimate_agrees_with_intellect_1(void **state)
+{
+    (void)state;
+    const ls_link_scheme *scheme = &ls_link_schemes[6];
+    ls_link_setting setting = {10200000000, 14, 38.0 * 60.0 / 100.0, 4e9 / 8.0, 0.05};
+    ls_link_estimate fast, slow;
+    assert_string_equal(scheme->name, "local 100, int8");
+    ls_link_estimate_compute(&setting, scheme, &fast);
+    setting.link_bytes_ps = 0.5e9 / 8.0;
+    ls_link_estimate_compute(&setting, scheme, &slow);
+    assert_true(fast.computing > 0.96 && slow.computing > 0.83 && slow.computing < 0.9);
+}
+
+static void link_choose_takes_the_gentlest_that_suffices(void **state)
+{
+    (void)state;
+    ls_link_setting setting = {25000000, 4, 1.0, 12.5e9, 0.0};
+    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "dense");
+    setting.link_bytes_ps = 160e6;
+    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "int8");
+    setting.link_bytes_ps = 12.5e6;
+    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "topk 1 %");
+    setting.link_bytes_ps = 1.0;
+    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "local 500, int4");
+}
+
+static void link_parse_reads_rates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double bytes_ps;
+    } good[] = {{"100Mbit", 12.5e6}, {"1Gbit", 125e6},     {"100 Mbit/s", 12.5e6},
+                {"56kbps", 7e3},     {"12.5MB/s", 12.5e6}, {"1GB/s", 1e9}};
+    static const char *const bad[] = {"",      "100",     "fast",     "100MB",  "-1Mbit",
+                                      "0Mbit", "1e9Gbit", "100Mbits", "nanMbit"};
+    double rate = 7.0;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(ls_link_parse("--link", good[i].text, &rate), LS_OK);
+        assert_float_equal(rate, good[i].bytes_ps, 1e-6);
+    }
+    rate = 7.0;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(ls_link_parse("--link", bad[i], &rate), LS_ERR_INVALID);
+        assert_non_null(strstr(ls_error_text(), "--link is '"));
+        assert_float_equal(rate, 7.0, 0.0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_bytes_coded_counts_scales_and_positions),
+        cmocka_unit_test(link_bytes_exchange_adds_both_ways),
+        cmocka_unit_test(link_estimate_reaches_what_is_asked),
+        cmocka_unit_test(link_estimate_agrees_with_intellect_1),
+        cmocka_unit_test(link_choose_takes_the_gentlest_that_suffices),
+        cmocka_unit_test(link_parse_reads_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
