@@ -32,6 +32,7 @@
     X(adamw)                                                                                                 \
     X(attention)                                                                                             \
     X(reduce)                                                                                                \
+    X(compress)                                                                                              \
     X(experts)
 
 typedef struct ls_cpu_kernels {

@@ -11,6 +11,7 @@
 #include "compute/backend.h"
 #include "compute/kernels/adamw.h"
 #include "compute/kernels/attention.h"
+#include "compute/kernels/compress.h"
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/hash.h"
 #include "compute/kernels/linear.h"
@@ -30,7 +31,7 @@ const char *ls_cpu_determinism_class(const ls_queue *queue);
 const char *ls_cpu_device_name(const ls_queue *queue);
 double ls_cpu_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
 
-/* ---- elementwise.c, tree_sum.c, adamw.c ---- */
+/* ---- elementwise.c, tree_sum.c, compress.c, adamw.c ---- */
 
 LS_MUST_CHECK ls_status ls_cpu_add(ls_queue *queue, const ls_tensor *a, const ls_tensor *b,
                                    const ls_tensor *out);
@@ -40,6 +41,14 @@ LS_MUST_CHECK ls_status ls_cpu_copy(ls_queue *queue, const ls_tensor *from, cons
 LS_MUST_CHECK ls_status ls_cpu_find_nonfinite(ls_queue *queue, const ls_tensor *x, int64_t *index_out);
 LS_MUST_CHECK ls_status ls_cpu_tree_sum(ls_queue *queue, const ls_tree_sum *sum, const float *const *inputs,
                                         int64_t count, float *out, double *square_sums);
+/* Numbers [at, at + count) of a tree sum, to `out`, on the calling thread. */
+struct ls_elementwise_kernels;
+void ls_cpu_tree_sum_block(const struct ls_elementwise_kernels *kernels, const ls_tree_sum *sum,
+                           const float *const *inputs, int64_t at, int64_t count, float *out);
+LS_MUST_CHECK ls_status ls_cpu_compressed_sum(ls_queue *queue, const ls_compressed_sum *sum, int64_t count,
+                                              float *out, double *square_sums);
+void ls_cpu_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
+                       int64_t count, float *out);
 LS_MUST_CHECK ls_status ls_cpu_adamw(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
                                      const ls_master *parameters, const float *gradients, float *m, float *v);
 

@@ -29,26 +29,33 @@ typedef struct tree_job {
     double *square_sums;
 } tree_job;
 
-/* Computes elements [at, at + count) of out. Inputs are read in place, never copied. */
-static void sum_chunk(const tree_job *job, int64_t at, int64_t count)
+/* Computes elements [at, at + count) of the sum. Inputs are read in place, never copied. */
+static void sum_chunk(const ls_elementwise_kernels *kernels, const ls_tree_sum *sum,
+                      const float *const *inputs, int64_t at, int64_t count, float *out)
 {
     _Alignas(64) float partial[LS_TREE_SUM_DEPTH_MAX][CHUNK];
-    const ls_tree_sum *sum = job->sum;
     const float *stack[LS_TREE_SUM_DEPTH_MAX];
-    float *out = job->out + at;
     uint32_t depth = 0;
     for (uint32_t i = 0; i < sum->length; i++) {
         if (sum->program[i] != LS_TREE_SUM_ADD) {
-            stack[depth++] = job->inputs[sum->program[i]] + at;
+            stack[depth++] = inputs[sum->program[i]] + at;
             continue;
         }
         float *to = i + 1 == sum->length ? out : partial[depth - 2];
-        job->kernels->add(stack[depth - 2], stack[depth - 1], to, count);
+        kernels->add(stack[depth - 2], stack[depth - 1], to, count);
         stack[depth - 2] = to;
         depth--;
     }
     if (stack[0] != out) {
         memcpy(out, stack[0], (size_t)count * sizeof *out);
+    }
+}
+
+void ls_cpu_tree_sum_block(const ls_elementwise_kernels *kernels, const ls_tree_sum *sum,
+                           const float *const *inputs, int64_t at, int64_t count, float *out)
+{
+    for (int64_t c = 0; c < count; c += CHUNK) {
+        sum_chunk(kernels, sum, inputs, at + c, ls_min64(CHUNK, count - c), out + c);
     }
 }
 
@@ -59,9 +66,7 @@ static void tile_sum(void *context, int64_t tile, uint32_t worker)
     const int64_t past = ls_min64((tile + 1) * TILE, job->count);
     for (int64_t at = tile * TILE; at < past; at += LS_NORM_BLOCK) {
         const int64_t block_past = ls_min64(at + LS_NORM_BLOCK, past);
-        for (int64_t c = at; c < block_past; c += CHUNK) {
-            sum_chunk(job, c, ls_min64(CHUNK, block_past - c));
-        }
+        ls_cpu_tree_sum_block(job->kernels, job->sum, job->inputs, at, block_past - at, job->out + at);
         if (job->square_sums) {
             job->square_sums[at / LS_NORM_BLOCK] = job->kernels->square_sum(job->out + at, block_past - at);
         }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Packing numbers for slow links, with error feedback, and sums of packed numbers.
+ *
+ *   term i    x = its sum of buffers + residual;  packed = pack(x);  y_i = unpack(packed)
+ *             residual' = x - y_i
+ *   whole     y = the sum of all y_i in a given order, then the same once more:
+ *             x = y + residual;  out = unpack(pack(x));  residual' = x - out
+ *
+ * What a term loses now comes back in its next sum, so that over time nothing is lost. Source:
+ * Seide et al., "1-bit stochastic gradient descent", Interspeech 2014.
+ *
+ * Everything happens inside blocks of LS_COMPRESSION_BLOCK numbers (base/compression.h has the
+ * formats), so any cut at such blocks, any threads and all instruction sets give the same bits.
+ * Numbers that are not finite stay so, or make all of their scale's block so. The processor only:
+ * a GPU has no kernels for this.
+ */
+#ifndef LS_COMPUTE_KERNELS_COMPRESS_H
+#define LS_COMPUTE_KERNELS_COMPRESS_H
+
+#include "base/compression.h"
+#include "compute/kernels/tree_sum.h"
+
+/* A term, or the whole. Pointers are to the first of `count` numbers. */
+typedef struct ls_compressed_term {
+    /* The buffers that are added up; one buffer: a program of one entry. Unused by the whole. */
+    const ls_tree_sum *sum;
+    const float *const *inputs;
+    /* Not NULL: the term was packed elsewhere and is only unpacked; nothing else is used. */
+    const unsigned char *packed;
+    /* NULL: zeros, and not kept. They may be the same buffer. */
+    const float *residual;
+    float *residual_out;
+    /* ls_compressed_bytes(count); NULL: not wanted. */
+    unsigned char *packed_out;
+} ls_compressed_term;
+
+typedef struct ls_compressed_sum {
+    ls_compression compression; /* of the terms */
+    const ls_compressed_term *terms;
+    /* How the terms are added; its inputs are their numbers. */
+    const ls_tree_sum *order;
+    ls_compression again; /* of the whole */
+    /* NULL: the whole is not packed again, and out is y. */
+    const ls_compressed_term *whole;
+} ls_compressed_sum;
+
+/*
+ * out: `count` numbers, NULL: not wanted. square_sums: as of ls_tree_sum_run, of out. No buffer may
+ * overlap another one, except as said above. Errors: LS_ERR_UNSUPPORTED on a GPU.
+ */
+LS_MUST_CHECK ls_status ls_compressed_sum_run(ls_queue *queue, const ls_compressed_sum *sum, int64_t count,
+                                              float *out, double *square_sums);
+
+/* Unpacks `count` numbers on the calling thread, which may be any. A queue of the processor. */
+void ls_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
+                   int64_t count, float *out);
+
+#endif
