@@ -8,6 +8,7 @@
  *       model.safetensors             parameters by their Hugging Face names, float32
  *       optimizer-00001-of-00002.safetensors    first moments "m.<name>"
  *       optimizer-00002-of-00002.safetensors    second moments "v.<name>"
+ *       state.safetensors             optional: further state of the run, such as that of workers
  *       config.json, tokenizer.json   attachments: small files that the caller adds
  *       MANIFEST.json                 written last (storage/checkpoint/manifest.h)
  *       PINNED                        optional: ls_checkpoint_prune leaves it alone
@@ -72,6 +73,9 @@ typedef struct ls_checkpoint_tensor {
     /* first moments, same shape; save: NULL if there are none (frozen); load: NULL if not wanted */
     float *m;
     float *v; /* second moments; NULL together with m */
+    /* Further state of the run that is not a parameter of the model: then value, m and v are NULL,
+     * and the name is the caller's own. */
+    float *state;
     /* save: the tensor is the same in all checkpoints of this run, so it is written once; it has
      * no moments */
     bool frozen;
@@ -271,7 +275,7 @@ LS_MUST_CHECK ls_status ls_checkpoint_repair(ls_arena *arena, const char *path,
  * step have the same hash. It does not depend on ranks, threads or files.
  *
  * base: the 64 digits of the digest of what the tensors are an adapter of, which follow the step;
- * NULL: nothing.
+ * NULL: nothing. Further state follows at the end, in the byte order of its names.
  *
  * Errors: LS_ERR_INVALID when a name is given twice or a shape is out of range.
  */

@@ -55,15 +55,18 @@ static bool is_wanted(const ls_checkpoint_reader *reader, const ls_block *block)
     return false;
 }
 
+/* A value, or further state. */
 static ls_status aim_value(ls_checkpoint_reader *reader, const ls_checkpoint_tensor *tensor)
 {
     const ls_manifest *manifest = reader->manifest;
-    const ls_manifest_tensor *entry = ls_manifest_find(manifest, LS_KIND_VALUE, tensor->name);
+    const ls_manifest_kind kind = tensor->state ? LS_KIND_STATE : LS_KIND_VALUE;
+    const ls_manifest_tensor *entry = ls_manifest_find(manifest, kind, tensor->name);
     if (!entry) {
         return ls_fail(
             LS_ERR_DATA,
-            "checkpoint %s has no tensor %s, which the model needs: is it a checkpoint of another model?",
-            reader->checkpoint->path, tensor->name);
+            "checkpoint %s has no tensor %s, which the %s needs: is it a checkpoint of another %s?",
+            reader->checkpoint->path, tensor->name, tensor->state ? "run" : "model",
+            tensor->state ? "run" : "model");
     }
     if (entry->rank != tensor->rank ||
         memcmp(entry->shape, tensor->shape, tensor->rank * sizeof *tensor->shape) != 0) {
@@ -76,7 +79,7 @@ static ls_status aim_value(ls_checkpoint_reader *reader, const ls_checkpoint_ten
     if (*target) {
         return ls_fail(LS_ERR_INVALID, "tensor %s is requested twice", tensor->name);
     }
-    *target = (unsigned char *)tensor->value;
+    *target = (unsigned char *)(tensor->state ? tensor->state : tensor->value);
     return LS_OK;
 }
 
@@ -266,7 +269,7 @@ ls_status ls_checkpoint_verify(const ls_checkpoint *checkpoint, unsigned threads
 static void state_advance(ls_checkpoint_reader *reader, const ls_manifest_tensor *until)
 {
     const ls_manifest *manifest = reader->manifest;
-    while (reader->state_kind < LS_KIND_COUNT) {
+    while (reader->state_kind < LS_KIND_STATE) {
         if (reader->state_parameter == reader->parameter_count) {
             reader->state_parameter = 0;
             reader->state_kind++;
@@ -280,6 +283,22 @@ static void state_advance(ls_checkpoint_reader *reader, const ls_manifest_tensor
             ls_state_hash_zeros(&reader->state, widened(parameter, parameter->bytes));
         }
         reader->state_parameter++;
+    }
+}
+
+/* Parameters and moments are hashed: adds the step, and the digest of the base of an adapter. */
+static void state_close(ls_checkpoint_reader *reader)
+{
+    const ls_checkpoint *checkpoint = reader->checkpoint;
+    const char *base = ls_checkpoint_base_digest(checkpoint);
+    if (reader->state_is_closed) {
+        return;
+    }
+    state_advance(reader, NULL);
+    reader->state_is_closed = true;
+    ls_sha256_update(&reader->state, &checkpoint->meta.step, sizeof checkpoint->meta.step);
+    if (base) {
+        ls_sha256_update(&reader->state, base, strlen(base));
     }
 }
 
@@ -318,7 +337,9 @@ static void block_state(void *context, const ls_block *const blocks[2], const un
         if (!ls_reader_slice(reader, i, block, &slice)) {
             continue;
         }
-        if (slice.tensor_offset == 0) {
+        if (tensor->kind == LS_KIND_STATE) {
+            state_close(reader);
+        } else if (slice.tensor_offset == 0) {
             state_advance(reader, tensor);
         }
         hash_floats(&reader->state, tensor, buffers[0] + slice.block_offset, slice.bytes);
@@ -396,12 +417,7 @@ ls_status ls_checkpoint_state_hash(const ls_checkpoint *checkpoint, char hex_out
     const ls_status status = state_blocks(&reader);
     char hex[LS_SHA256_HEX_BYTES];
     if (status == LS_OK) {
-        state_advance(&reader, NULL);
-    }
-    const char *base = ls_checkpoint_base_digest(checkpoint);
-    ls_sha256_update(&reader.state, &checkpoint->meta.step, sizeof checkpoint->meta.step);
-    if (base) {
-        ls_sha256_update(&reader.state, base, strlen(base));
+        state_close(&reader);
     }
     ls_sha256_finish(&reader.state, hex);
     if (status == LS_OK) {

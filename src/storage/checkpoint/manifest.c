@@ -16,8 +16,8 @@ enum {
     LINE_BYTES = HEAD_BYTES + DIGITS + sizeof CHECKSUM_TAIL - 1,
 };
 
-static const char *const KIND_NAMES[LS_KIND_COUNT] = {"value", "m", "v"};
-static const char *const KIND_PREFIXES[LS_KIND_COUNT] = {"", "m.", "v."};
+static const char *const KIND_NAMES[LS_KIND_COUNT] = {"value", "m", "v", "state"};
+static const char *const KIND_PREFIXES[LS_KIND_COUNT] = {"", "m.", "v.", ""};
 
 const char *ls_manifest_kind_prefix(ls_manifest_kind kind)
 {
@@ -379,8 +379,8 @@ static ls_status decode_tensor(const manifest_decoder *decoder, const json_t *en
     const bool is_bf16 = strcmp(dtype, "BF16") == 0 && number == LS_KIND_VALUE;
     if (number == LS_KIND_COUNT || (strcmp(dtype, "F32") != 0 && !is_bf16)) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: %skind is \"%s\" and dtype \"%s\"; kind must be value, m or v, and dtype must be "
-                       "F32 (for kind value also BF16)",
+                       "%s: %skind is \"%s\" and dtype \"%s\"; kind must be value, m, v or state, and dtype "
+                       "must be F32 (for kind value also BF16)",
                        decoder->name, where, kind, dtype);
     }
     tensor->dtype = is_bf16 ? LS_ST_BF16 : LS_ST_F32;
@@ -416,6 +416,9 @@ static ls_status check_tensor_order(const manifest_decoder *decoder)
     }
     for (size_t i = 0; i < manifest->tensor_count; i++) {
         const ls_manifest_tensor *tensor = &manifest->tensors[i];
+        if (tensor->kind == LS_KIND_STATE) {
+            break;
+        }
         const ls_manifest_tensor *value = ls_manifest_find(manifest, LS_KIND_VALUE, tensor->name);
         const bool paired = tensor->kind != LS_KIND_V || ls_manifest_find(manifest, LS_KIND_M, tensor->name);
         if (!value || value->rank != tensor->rank || !paired ||

@@ -13,8 +13,8 @@
  *   parameters, data_bytes              totals: elements, bytes of all data files
  *   files[]                             name, bytes, header_bytes, header_crc32c, sha256, blocks[]
  *                                       (CRC32C, 8 hex digits each)
- *   tensors[]                           name (of the parameter), kind ("value", "m", "v"),
- *                                       dtype "F32" (a value without moments may be "BF16"),
+ *   tensors[]                           name (of the parameter), kind ("value", "m", "v",
+ *                                       "state"), dtype "F32" (a value without moments may be "BF16"),
  *                                       shape[], file (index), offset (bytes from the start of
  *                                       the file)
  *   attachments[]                       name, bytes, sha256
@@ -40,7 +40,13 @@ enum {
     LS_MANIFEST_BYTES_MAX = 1 << 28,
 };
 
-typedef enum ls_manifest_kind { LS_KIND_VALUE, LS_KIND_M, LS_KIND_V, LS_KIND_COUNT } ls_manifest_kind;
+typedef enum ls_manifest_kind {
+    LS_KIND_VALUE,
+    LS_KIND_M,
+    LS_KIND_V,
+    LS_KIND_STATE, /* further state of the run, not a parameter of the model */
+    LS_KIND_COUNT
+} ls_manifest_kind;
 
 typedef struct ls_manifest_file {
     const char *name;
@@ -116,7 +122,7 @@ static inline uint64_t ls_manifest_elements(const ls_manifest_tensor *tensor)
     return tensor->bytes / ls_st_dtype_bytes(tensor->dtype);
 }
 
-/* "m." for first moments, "v." for second, "" for values. */
+/* "m." for first moments, "v." for second, "" for values and further state. */
 const char *ls_manifest_kind_prefix(ls_manifest_kind kind);
 
 #endif

@@ -34,6 +34,7 @@ typedef struct ls_checkpoint_reader {
     size_t parameter_count;  /* tensors of kind value: the first ones of the table */
     size_t state_parameter;  /* state hash: next parameter and kind to be hashed */
     ls_manifest_kind state_kind;
+    bool state_is_closed;             /* the step follows parameters and moments */
     struct state_visit *state_visits; /* per block, in their order */
 } ls_checkpoint_reader;
 

@@ -121,7 +121,8 @@ static bool gather_from_memory(const repair *self, const ls_block *block, unsign
         const float *member = !tensor                        ? NULL
                               : entry->kind == LS_KIND_VALUE ? tensor->value
                               : entry->kind == LS_KIND_M     ? tensor->m
-                                                             : tensor->v;
+                              : entry->kind == LS_KIND_V     ? tensor->v
+                                                             : tensor->state;
         ls_block_slice slice;
         if (!ls_reader_slice(own, i, block, &slice)) {
             continue;

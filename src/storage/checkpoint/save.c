@@ -60,7 +60,8 @@ typedef struct checkpoint_saver {
 
 static const float *member_of(const ls_checkpoint_tensor *tensor, ls_manifest_kind kind)
 {
-    return kind == LS_KIND_VALUE ? tensor->value : kind == LS_KIND_M ? tensor->m : tensor->v;
+    const float *const members[LS_KIND_COUNT] = {tensor->value, tensor->m, tensor->v, tensor->state};
+    return members[kind];
 }
 
 static ls_status check_tensors(const ls_checkpoint_save_options *options)
@@ -70,10 +71,13 @@ static ls_status check_tensors(const ls_checkpoint_save_options *options)
     }
     for (size_t i = 0; i < options->tensor_count; i++) {
         const ls_checkpoint_tensor *tensor = &options->tensors[i];
-        if (!tensor->value || !tensor->m != !tensor->v) {
+        if (tensor->state && !tensor->value && !tensor->m && !tensor->v && !options->bf16_values) {
+            continue;
+        }
+        if (!tensor->value || !tensor->m != !tensor->v || tensor->state) {
             return ls_fail(LS_ERR_INVALID,
                            "tensor %s: a checkpoint needs its value, and either both of the optimizer's "
-                           "moments (m and v) or none",
+                           "moments (m and v) or none, or further state and nothing else",
                            tensor->name);
         }
         if (tensor->frozen && tensor->m) {
@@ -119,9 +123,9 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
     const ls_checkpoint_tensor **sorted = NULL;
     LS_TRY(ls_checkpoint_sort(saver->arena, saver->options->tensors, count, &sorted));
     ls_manifest *manifest = &saver->manifest;
-    manifest->tensors = ls_arena_new(saver->arena, ls_manifest_tensor, 3 * count);
-    const float **data = ls_arena_new(saver->arena, const float *, 3 * count);
-    saver->frozen = ls_arena_new(saver->arena, bool, 3 * count);
+    manifest->tensors = ls_arena_new(saver->arena, ls_manifest_tensor, LS_KIND_COUNT * count);
+    const float **data = ls_arena_new(saver->arena, const float *, LS_KIND_COUNT *count);
+    saver->frozen = ls_arena_new(saver->arena, bool, LS_KIND_COUNT *count);
     for (int kind = LS_KIND_VALUE; kind < LS_KIND_COUNT; kind++) {
         for (size_t i = 0; i < count; i++) {
             const float *member = member_of(sorted[i], (ls_manifest_kind)kind);
@@ -143,6 +147,16 @@ static ls_status plan_tensors(checkpoint_saver *saver, const float ***data_out)
     }
     *data_out = data;
     return LS_OK;
+}
+
+/* How many tensors of the table are of a kind before `kind`. */
+static size_t count_before(const ls_manifest *manifest, ls_manifest_kind kind)
+{
+    size_t count = 0;
+    while (count < manifest->tensor_count && manifest->tensors[count].kind < kind) {
+        count++;
+    }
+    return count;
 }
 
 /*
@@ -250,16 +264,20 @@ static ls_status plan(checkpoint_saver *saver)
     manifest->meta = *options->meta;
     /* Frozen tensors follow in files of their own, which are the same in every checkpoint of the
      * run. */
-    const size_t values = options->tensor_count;
+    const size_t values = count_before(manifest, LS_KIND_M);
+    const size_t states = count_before(manifest, LS_KIND_STATE);
     const uint32_t trained_files = plan_cut(saver, 0, values, false, 0);
     const uint32_t model_files = trained_files + plan_cut(saver, 0, values, true, trained_files);
-    const uint32_t optimizer_files = plan_cut(saver, values, manifest->tensor_count, false, model_files);
+    const uint32_t optimizer_files = plan_cut(saver, values, states, false, model_files);
+    const uint32_t before_state = model_files + optimizer_files;
+    const uint32_t state_files = plan_cut(saver, states, manifest->tensor_count, false, before_state);
     saver->value_files = model_files;
-    manifest->file_count = model_files + optimizer_files;
+    manifest->file_count = before_state + state_files;
     manifest->files = ls_arena_new(saver->arena, ls_manifest_file, manifest->file_count);
     saver->files = ls_arena_new(saver->arena, save_file, manifest->file_count);
     name_files(saver, "model", 0, model_files);
     name_files(saver, "optimizer", model_files, optimizer_files);
+    name_files(saver, "state", before_state, state_files);
     for (uint32_t i = 0; i < manifest->file_count; i++) {
         LS_TRY(plan_file(saver, i, data));
     }

@@ -61,7 +61,7 @@ static void hash_all(ls_sha256 *hash, const ls_checkpoint_tensor *const *sorted,
         const uint64_t bytes = ls_checkpoint_tensor_bytes(sorted[i]);
         if (data) {
             ls_sha256_update(hash, data, (size_t)bytes);
-        } else {
+        } else if (!sorted[i]->state) {
             ls_state_hash_zeros(hash, bytes);
         }
     }
@@ -87,6 +87,11 @@ ls_status ls_state_hash(const ls_checkpoint_tensor *tensors, size_t tensor_count
         ls_sha256_update(&hash, &step, sizeof step);
         if (base) {
             ls_sha256_update(&hash, base, strlen(base));
+        }
+        for (size_t i = 0; i < tensor_count; i++) {
+            if (sorted[i]->state) {
+                ls_sha256_update(&hash, sorted[i]->state, (size_t)ls_checkpoint_tensor_bytes(sorted[i]));
+            }
         }
         ls_sha256_finish(&hash, hex_out);
     }

@@ -256,6 +256,42 @@ static void state_hash_is_sha256_of_floats_in_order(void **state)
     assert_int_equal(found[0], '?');
 }
 
+/* Further state is in files of its own, at the end of the hash, and asked for by name. */
+static void further_state_is_saved_hashed_and_loaded(void **state)
+{
+    fixture *f = *state;
+    float own[6] = {1, 2, 3, 4, 5, 6}, other[2] = {7, 8};
+    ls_checkpoint_tensor tensors[FIXTURE_TENSORS + 2];
+    memcpy(tensors, f->tensors, sizeof f->tensors);
+    tensors[FIXTURE_TENSORS] =
+        (ls_checkpoint_tensor){.name = "worker.0.lm_head.bias", .rank = 2, .shape = {2, 3}, .state = own};
+    tensors[FIXTURE_TENSORS + 1] =
+        (ls_checkpoint_tensor){.name = "lm_head.bias", .rank = 1, .shape = {2}, .state = other};
+    ls_checkpoint_save_options options = fixture_options(f);
+    options.tensors = tensors;
+    options.tensor_count = FIXTURE_TENSORS + 1;
+    assert_int_equal(ls_checkpoint_save(&options, NULL), LS_OK);
+    ls_checkpoint *checkpoint = open_step(f, 100);
+    assert_string_equal(checkpoint->manifest->files[checkpoint->manifest->file_count - 1].name,
+                        "state.safetensors");
+    assert_int_equal(ls_checkpoint_verify(checkpoint, 2), LS_OK);
+    assert_int_equal(ls_checkpoint_parameters(checkpoint), FIXTURE_LARGE + FIXTURE_SMALL + 4);
+    char on_disk[LS_SHA256_HEX_BYTES], in_memory[LS_SHA256_HEX_BYTES];
+    assert_int_equal(ls_checkpoint_state_hash(checkpoint, on_disk), LS_OK);
+    assert_int_equal(ls_state_hash(tensors, FIXTURE_TENSORS + 1, 100, NULL, in_memory), LS_OK);
+    assert_string_equal(on_disk, in_memory);
+    assert_int_equal(ls_state_hash(tensors, FIXTURE_TENSORS, 100, NULL, in_memory), LS_OK);
+    assert_string_not_equal(on_disk, in_memory);
+    /* a program that wants the model alone takes no notice of it; one that needs more says what */
+    assert_int_equal(ls_checkpoint_load(checkpoint, tensors, FIXTURE_TENSORS, NULL), LS_OK);
+    memset(own, 0, sizeof own);
+    assert_int_equal(ls_checkpoint_load(checkpoint, tensors, FIXTURE_TENSORS + 1, NULL), LS_OK);
+    assert_true(own[0] == 1 && own[5] == 6);
+    assert_int_equal(ls_checkpoint_load(checkpoint, tensors, FIXTURE_TENSORS + 2, NULL), LS_ERR_DATA);
+    assert_non_null(strstr(ls_error_text(), "lm_head.bias, which the run needs"));
+    ls_checkpoint_close(checkpoint);
+}
+
 static void state_hash_on_disk_equals_memory(void **state)
 {
     fixture *f = *state;
@@ -520,6 +556,7 @@ int main(void)
         CASE(checkpoint_load_part_reads_only_what_is_wanted),
         CASE(checkpoint_load_other_model_is_refused),
         cmocka_unit_test(state_hash_is_sha256_of_floats_in_order),
+        CASE(further_state_is_saved_hashed_and_loaded),
         CASE(state_hash_on_disk_equals_memory),
         CASE(checkpoint_flipped_bit_is_named_and_older_used),
         CASE(checkpoint_damaged_header_or_padding_is_found),
