@@ -131,6 +131,15 @@ static void pad(ls_sha256 *hash, unsigned char digest[LS_SHA256_BYTES])
     }
 }
 
+static void write_hex(const unsigned char *digest, size_t bytes, char *hex_out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        hex_out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
+        hex_out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
+    }
+    hex_out[2 * bytes] = '\0';
+}
+
 void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES])
 {
     unsigned char digest[LS_SHA256_BYTES];
@@ -141,11 +150,7 @@ void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES])
     } else {
         pad(hash, digest);
     }
-    for (int i = 0; i < LS_SHA256_BYTES; i++) {
-        hex_out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
-        hex_out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
-    }
-    hex_out[2 * LS_SHA256_BYTES] = '\0';
+    write_hex(digest, LS_SHA256_BYTES, hex_out);
 }
 
 void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES])
@@ -154,6 +159,13 @@ void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BY
     ls_sha256_init(&hash);
     ls_sha256_update(&hash, data, bytes);
     ls_sha256_finish(&hash, hex_out);
+}
+
+void ls_md5_hex(const void *data, size_t bytes, char hex_out[LS_MD5_HEX_BYTES])
+{
+    unsigned char digest[(LS_MD5_HEX_BYTES - 1) / 2];
+    LS_ASSERT(EVP_Digest(data, bytes, digest, NULL, EVP_md5(), NULL) == 1);
+    write_hex(digest, sizeof digest, hex_out);
 }
 
 void ls_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,

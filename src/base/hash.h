@@ -39,6 +39,10 @@ void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
 /* The digest of `data` in one call. */
 void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES]);
 
+/* MD5 (RFC 1321), for comparing with what servers say; not for identity. */
+enum { LS_MD5_HEX_BYTES = 33 };
+void ls_md5_hex(const void *data, size_t bytes, char hex_out[LS_MD5_HEX_BYTES]);
+
 /* HMAC-SHA256 (RFC 2104): proves knowledge of `key` without showing it. */
 void ls_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
                     unsigned char out[LS_SHA256_BYTES]);

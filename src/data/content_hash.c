@@ -131,3 +131,36 @@ void ls_content_remember_unpacked(const char *folder, const char *path, ls_file_
     }
     ls_arena_release(&arena);
 }
+
+/* The note of an object has one place for all of its versions. */
+static note note_of_shard(ls_arena *arena, const char *folder, const ls_shard *shard)
+{
+    const char *name = ls_arena_printf(
+        arena, "%016llx.sha256", (unsigned long long)ls_xxh3(shard->address, strlen(shard->address), 1));
+    return (note){.path = ls_path_join(arena, folder, name),
+                  .line = ls_arena_printf(arena, "lockstep shard 1 %s etag %s bytes %llu", shard->address,
+                                          shard->etag, (unsigned long long)shard->bytes)};
+}
+
+bool ls_content_recall_shard(const char *folder, const ls_shard *shard, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    char text[NOTE_BYTES_MAX];
+    ls_arena arena = {0};
+    const note n = note_of_shard(&arena, folder, shard);
+    const bool found = folder[0] && recall(&arena, &n, hex_out);
+    if (folder[0] && !found && read_note(n.path, text) > 0) {
+        ls_log_warn("data: %s has changed since it was last read here", shard->address);
+    }
+    ls_arena_release(&arena);
+    return found;
+}
+
+void ls_content_remember_shard(const char *folder, const ls_shard *shard, const char *hex)
+{
+    ls_arena arena = {0};
+    const note n = note_of_shard(&arena, folder, shard);
+    if (folder[0]) {
+        remember(&arena, folder, &n, hex);
+    }
+    ls_arena_release(&arena);
+}

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/stream/shard.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +44,12 @@ void ls_content_hash(const char *folder, const char *path, ls_file_map map, size
 bool ls_content_recall_unpacked(const char *folder, const char *path, ls_file_map packed,
                                 char hex_out[LS_SHA256_HEX_BYTES]);
 void ls_content_remember_unpacked(const char *folder, const char *path, ls_file_map packed, const char *hex);
+
+/*
+ * The same for the content, unpacked, of an object in a bucket, which is known by its address, etag
+ * and size. If the note is of another version of it, recall logs that the object has changed.
+ */
+bool ls_content_recall_shard(const char *folder, const ls_shard *shard, char hex_out[LS_SHA256_HEX_BYTES]);
+void ls_content_remember_shard(const char *folder, const ls_shard *shard, const char *hex);
 
 #endif

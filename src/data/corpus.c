@@ -3,6 +3,7 @@
 
 #include "data/text.h"
 #include "data/token_file.h"
+#include "storage/blob/blob.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +19,7 @@ static const char field_default[] = "text";
 typedef struct entry {
     char *path;
     const char *field;
+    const ls_shard *shard, *index;
 } entry;
 
 typedef struct expansion {
@@ -113,13 +115,54 @@ static ls_status look_at(ls_corpus_file *file, ls_file_map map)
     return file->kind == LS_CORPUS_TOKENS ? LS_OK : ls_text_check_format(map.data, map.bytes, file->path);
 }
 
+/* Looking into a shard would fetch it. */
+static ls_status find_kind_by_name(ls_corpus_file *file)
+{
+    size_t stem_bytes = 0;
+    kind_of_name(file->path, &file->kind);
+    file->packing = ls_packing_suffix(file->path, &stem_bytes);
+    return file->shard->bytes == 0 ? ls_fail(LS_ERR_DATA, "%s is empty: remove it or fill it", file->path)
+                                   : check_packed(file, file->packing);
+}
+
 static ls_status find_kind(ls_corpus_file *file)
 {
     ls_file_map map;
+    if (file->shard) {
+        return find_kind_by_name(file);
+    }
     LS_TRY(ls_file_map_open(file->path, &map));
     const ls_status status = look_at(file, map);
     ls_file_map_close(&map);
     return status;
+}
+
+static ls_status check_shard(const ls_corpus_file *file, ls_file_map map)
+{
+    ls_corpus_file seen = *file;
+    LS_TRY(look_at(&seen, map));
+    return seen.kind == file->kind && seen.packing == file->packing
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "%s holds %s%s, and its name does not say so: give it the suffix of its kind",
+                         file->path, seen.packing != file->packing ? ls_packing_name(seen.packing) : "",
+                         seen.packing != file->packing ? " data" : "tokens of llm.c");
+}
+
+ls_status ls_corpus_map(const ls_corpus_file *file, ls_file_map *map_out)
+{
+    if (!file->shard) {
+        return ls_file_map_open(file->path, map_out);
+    }
+    ls_file_map map = {0};
+    LS_TRY(ls_shard_map(file->shard, NULL, &map));
+    const ls_status status = check_shard(file, map);
+    if (status != LS_OK) {
+        ls_file_map_close(&map);
+        return status;
+    }
+    *map_out = map;
+    return LS_OK;
 }
 
 ls_status ls_corpus_unpack(const ls_corpus_file *file, const ls_unpack_options *options, ls_file_map *map)
@@ -136,7 +179,7 @@ ls_status ls_corpus_unpack(const ls_corpus_file *file, const ls_unpack_options *
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-static void add_path(expansion *x, char *path, const char *field)
+static entry *add_path(expansion *x, char *path, const char *field)
 {
     if (x->count == x->capacity) {
         const size_t capacity = x->capacity ? x->capacity * 2 : 16;
@@ -147,7 +190,8 @@ static void add_path(expansion *x, char *path, const char *field)
         x->entries = entries;
         x->capacity = capacity;
     }
-    x->entries[x->count++] = (entry){.path = path, .field = field};
+    x->entries[x->count] = (entry){.path = path, .field = field};
+    return &x->entries[x->count++];
 }
 
 /* "x.idx" beside "x.bin" becomes "x.bin". */
@@ -224,8 +268,67 @@ static ls_status fail_without_match(const char *pattern)
                    relative ? here : "");
 }
 
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+static int compare_address(const void *address, const void *shard)
+{
+    return strcmp(address, ((const ls_shard *)shard)->address);
+}
+
+/* The shard beside `shard` that has the other one of the suffixes .bin and .idx. NULL: none. */
+static const ls_shard *shard_beside(ls_arena *arena, const ls_shard *shards, size_t count,
+                                    const ls_shard *shard, const char *suffix)
+{
+    const int stem_bytes = (int)(strlen(shard->address) - strlen(suffix));
+    const char *other = ls_arena_printf(arena, "%.*s%s", stem_bytes, shard->address, suffix);
+    return bsearch(other, shards, count, sizeof *shards, compare_address);
+}
+
+static ls_status add_shards(expansion *x, const char *pattern, const char *field, bool is_folder,
+                            const ls_shard *shards, size_t count)
+{
+    const size_t before = x->count;
+    for (size_t i = 0; i < count; i++) {
+        ls_corpus_kind kind;
+        const ls_shard *shard = &shards[i];
+        const bool is_index = ls_path_has_suffix(shard->address, ".idx");
+        if ((is_folder && !kind_of_name(shard->address, &kind)) ||
+            (is_index && shard_beside(x->arena, shards, count, shard, ".bin"))) {
+            continue;
+        }
+        entry *added = add_path(x, ls_arena_strdup(x->arena, shard->address), field);
+        added->shard = shard;
+        added->index = ls_path_has_suffix(shard->address, ".bin")
+                           ? shard_beside(x->arena, shards, count, shard, ".idx")
+                           : NULL;
+    }
+    return x->count > before
+               ? LS_OK
+               : ls_fail(LS_ERR_NOT_FOUND, "%s holds no data: %zu objects of other kinds lie below it",
+                         pattern, count);
+}
+
+static ls_status expand_remote(expansion *x, const char *pattern, const char *field)
+{
+    bool is_object = false;
+    ls_shard *shards = NULL;
+    size_t count = 0;
+    LS_TRY(ls_shards_list(x->arena, pattern, x->query->cache_folder, &shards, &count, &is_object));
+    const bool is_folder = !is_object && !strpbrk(pattern, "*?[");
+    if (is_object && ls_path_has_suffix(pattern, ".bin")) {
+        /* With the index that may be beside it. */
+        const char *both =
+            ls_arena_printf(x->arena, "%.*s.[bi][id][nx]", (int)(strlen(pattern) - 4), pattern);
+        LS_TRY(ls_shards_list(x->arena, both, x->query->cache_folder, &shards, &count, &is_object));
+    }
+    return add_shards(x, pattern, field, is_folder, shards, count);
+}
+
 static ls_status expand_pattern(expansion *x, const char *named, const char *field)
 {
+    if (ls_blob_is_remote(named)) {
+        return expand_remote(x, named, field);
+    }
     char *pattern = ls_path_expand_home(x->arena, named);
     char **paths = &pattern;
     size_t count = 1;
@@ -303,7 +406,10 @@ ls_status ls_corpus_expand(ls_arena *arena, const ls_corpus_query *query, ls_cor
     size_t count = 0;
     for (size_t i = 0; i < x.count; i++) {
         if (x.entries[i].path) {
-            files[count] = (ls_corpus_file){.path = x.entries[i].path, .field = x.entries[i].field};
+            files[count] = (ls_corpus_file){.path = x.entries[i].path,
+                                            .field = x.entries[i].field,
+                                            .shard = x.entries[i].shard,
+                                            .index = x.entries[i].index};
             LS_TRY(find_kind(&files[count]));
             count++;
         }

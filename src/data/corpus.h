@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "data/conversation/conversation.h"
+#include "data/stream/shard.h"
 #include "data/unpack.h"
 
 #include <stdbool.h>
@@ -39,7 +40,12 @@ typedef enum ls_corpus_kind {
 } ls_corpus_kind;
 
 typedef struct ls_corpus_file {
+    /* Or the address of a shard. */
     const char *path;
+    /* It lies in a bucket, and is fetched when it is mapped. NULL: a file of this machine. */
+    const ls_shard *shard;
+    /* Of a shard that is Megatron's x.bin: its x.idx. */
+    const ls_shard *index;
     ls_corpus_kind kind;
     ls_packing packing;
     /* Key or column that holds the document. NULL: "text". */
@@ -52,13 +58,16 @@ typedef struct ls_corpus_file {
 
 /* What to look for. All is borrowed. */
 typedef struct ls_corpus_query {
-    /* Paths, folders, or patterns with * ? [] {}. "~/" at the beginning is the home folder. */
+    /* Paths, folders, or patterns with * ? [] {}. "~/" at the beginning is the home folder. Or
+     * s3://BUCKET/KEY, where KEY is an object, a folder, or a pattern with * ? []. */
     const char *const *patterns;
     size_t pattern_count;
     /* Key or column that holds the document. NULL or "": "text". */
     const char *field;
     /* The same for each pattern, or NULL: `field` for all. An entry may be NULL or "". */
     const char *const *fields;
+    /* Folder of the cache that shards are fetched into. NULL: the default. */
+    const char *cache_folder;
     /* Receives a line for the user about files of a folder that are skipped. May be NULL. */
     void (*tell)(void *context, const char *text);
     void *context;
@@ -90,6 +99,12 @@ bool ls_corpus_field_matters(const ls_corpus_file *file);
 
 /* Whether files of this kind hold records. */
 bool ls_corpus_has_records(ls_corpus_kind kind);
+
+/* Maps a file; one in a bucket after fetching it (ls_shard_map). The caller closes it with
+ * ls_file_map_close. Errors: those of ls_file_map_open and ls_shard_map; LS_ERR_DATA for a shard
+ * whose content is not of the kind that its name says: names are all that is known of shards
+ * before. */
+LS_MUST_CHECK ls_status ls_corpus_map(const ls_corpus_file *file, ls_file_map *map_out);
 
 /* Unpacks the mapped file if it is packed, and checks that what it holds may be text. In every
  * case the caller closes *map; if the file was packed, it is then the content. Errors: those of

@@ -2,6 +2,7 @@
 #include "data/dataset_internal.h"
 
 #include "base/assert.h"
+#include "data/content_hash.h"
 #include "data/order.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
@@ -84,7 +85,8 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
             .end_of_text = o->tokenizer ? ls_tokenizer_eos(o->tokenizer) : -1,
             .notes_folder = ls_cache_folder(cache),
         };
-        return ls_token_file_open(file->path, &options, tokens_out);
+        return file->shard ? ls_token_file_open_shard(file->shard, file->index, &options, tokens_out)
+                           : ls_token_file_open(file->path, &options, tokens_out);
     }
     if (!o->tokenizer) {
         return ls_fail(LS_ERR_INVALID,
@@ -103,6 +105,31 @@ static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const l
     return ls_token_cache_open(file, &options, tokens_out);
 }
 
+/* Whether opening a file will fetch it. */
+static bool is_fetched_soon(const ls_dataset *d, const ls_corpus_file *file)
+{
+    char hash[LS_SHA256_HEX_BYTES];
+    return file->shard && (file->kind == LS_CORPUS_TOKENS ||
+                           !ls_content_recall_shard(ls_cache_folder(d->cache), file->shard, hash));
+}
+
+/* While one file is tokenised, the next one is fetched. */
+static ls_status open_files(ls_dataset *d, const ls_dataset_options *o, ls_dataset_part *s)
+{
+    ls_status status = LS_OK;
+    s->tokens = ls_arena_new(&d->arena, ls_tokens, s->file_count);
+    for (size_t i = 0; i < s->file_count && status == LS_OK; i++) {
+        ls_shard_ahead ahead = {0};
+        if (i + 1 < s->file_count && is_fetched_soon(d, &s->files[i + 1])) {
+            ls_shard_ahead_begin(&ahead, s->files[i + 1].shard);
+        }
+        status = open_file(o, d->cache, &s->files[i], &s->tokens[i]);
+        ls_shard_ahead_end(&ahead);
+        s->opened_count += status == LS_OK;
+    }
+    return status;
+}
+
 static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const ls_dataset_source *from,
                              ls_dataset_part *s)
 {
@@ -110,6 +137,7 @@ static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const l
                                    .pattern_count = from->pattern_count,
                                    .field = o->field,
                                    .fields = from->fields,
+                                   .cache_folder = ls_cache_folder(d->cache),
                                    .tell = o->tell,
                                    .context = o->caller};
     LS_TRY(ls_corpus_expand(&d->arena, &query, &s->files, &s->file_count));
@@ -120,11 +148,7 @@ static ls_status open_source(ls_dataset *d, const ls_dataset_options *o, const l
             s->file_count, FILES_MAX);
     }
     LS_TRY(ls_dataset_detect(d, o, s));
-    s->tokens = ls_arena_new(&d->arena, ls_tokens, s->file_count);
-    for (; s->opened_count < s->file_count; s->opened_count++) {
-        LS_TRY(open_file(o, d->cache, &s->files[s->opened_count], &s->tokens[s->opened_count]));
-    }
-    return LS_OK;
+    return open_files(d, o, s);
 }
 
 static ls_status open_cache(ls_dataset *d, const ls_dataset_options *o)

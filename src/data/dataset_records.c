@@ -21,6 +21,12 @@ ls_status ls_dataset_detect(ls_dataset *d, const ls_dataset_options *o, const ls
 {
     for (size_t i = 0; i < s->file_count && o->recipe; i++) {
         ls_corpus_file *file = &s->files[i];
+        if (i > 0 && file->shard &&
+            ls_corpus_has_records(file->kind) == ls_corpus_has_records(s->files[0].kind)) {
+            /* Looking would fetch it. Each record is compared with it when it is tokenised. */
+            file->form = s->files[0].form;
+            continue;
+        }
         LS_TRY(ls_corpus_detect(file, ls_recipe_keys(o->recipe), ls_cache_folder(d->cache)));
         const ls_status status = ls_recipe_check_form(o->recipe, file->form);
         if (status != LS_OK) {

@@ -79,7 +79,7 @@ ls_status ls_corpus_detect(ls_corpus_file *file, const ls_form_keys *keys, const
         return LS_OK;
     }
     const ls_form_keys own = keys_of(file, keys);
-    LS_TRY(ls_file_map_open(file->path, &map));
+    LS_TRY(ls_corpus_map(file, &map));
     const ls_status status = file->packing == LS_PACKING_NONE ? detect_in(file, &own, map, &found)
                                                               : detect_packed(file, &own, folder, map);
     ls_file_map_close(&map);

@@ -107,7 +107,7 @@ static ls_status walk_file(ls_record_walk *walk, ls_corpus_file *file)
         file->kind = file->kind == LS_CORPUS_TEXT ? LS_CORPUS_JSONL : file->kind;
         file->form = LS_RECORD_MESSAGES;
     }
-    LS_TRY(ls_file_map_open(file->path, &map));
+    LS_TRY(ls_corpus_map(file, &map));
     ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
     if (status == LS_OK && walk->on_file) {
         status = walk->on_file(walk->context, file, map.bytes);

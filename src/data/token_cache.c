@@ -15,9 +15,10 @@
 typedef struct job {
     const ls_corpus_file *file;
     const ls_token_cache_options *options;
-    /* The content; of a packed file the packed bytes, until they are unpacked. */
+    /* The content; of a packed file the packed bytes, until they are unpacked. Of a shard that is
+     * known by a note, nothing, until its content is needed. */
     ls_file_map text;
-    bool is_packed;
+    bool is_mapped, is_packed, is_hashed;
     char content_hash[LS_SHA256_HEX_BYTES];
     char key[LS_SHA256_HEX_BYTES];
     ls_tokens *tokens_out;
@@ -47,9 +48,17 @@ void ls_token_cache_key(const ls_corpus_file *file, const ls_token_cache_options
     ls_text_release(&text);
 }
 
+static ls_status map_file(job *j)
+{
+    LS_TRY(j->is_mapped ? LS_OK : ls_corpus_map(j->file, &j->text));
+    j->is_mapped = true;
+    return LS_OK;
+}
+
 static ls_status unpack(job *j)
 {
     const ls_token_cache_options *options = j->options;
+    LS_TRY(map_file(j));
     const ls_unpack_options how = {
         .folder = ls_cache_folder(options->cache), .stop = options->stop, .context = options->context};
     LS_TRY(j->is_packed ? ls_corpus_unpack(j->file, &how, &j->text) : LS_OK);
@@ -70,11 +79,35 @@ static ls_file_map content_of(const job *j)
     return content;
 }
 
+static void hash_content(job *j, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    const ls_file_map content = content_of(j);
+    ls_sha256_hex(content.data, content.bytes, hex_out);
+    j->is_hashed = true;
+}
+
+/* A shard whose tokens are in the cache is not fetched. */
+static ls_status find_hash_of_shard(job *j, const char *folder)
+{
+    if (ls_content_recall_shard(folder, j->file->shard, j->content_hash)) {
+        return LS_OK;
+    }
+    LS_TRY(unpack(j));
+    hash_content(j, j->content_hash);
+    ls_content_remember_shard(folder, j->file->shard, j->content_hash);
+    return LS_OK;
+}
+
 /* Unpacking is slow, so the content's hash is kept in a note: a file whose tokens are in the cache
  * is not unpacked again. */
 static ls_status find_hash(job *j, const char *folder)
 {
     const char *path = j->file->path;
+    if (j->file->shard) {
+        return find_hash_of_shard(j, folder);
+    }
+    LS_TRY(map_file(j));
+    j->is_hashed = !j->is_packed;
     if (!j->is_packed) {
         ls_content_hash(folder, path, content_of(j), LS_CONTENT_HASH_REMEMBER_BYTES, j->content_hash);
         return LS_OK;
@@ -84,8 +117,7 @@ static ls_status find_hash(job *j, const char *folder)
     }
     const ls_file_map packed = {.bytes = j->text.bytes};
     LS_TRY(unpack(j));
-    const ls_file_map content = content_of(j);
-    ls_sha256_hex(content.data, content.bytes, j->content_hash);
+    hash_content(j, j->content_hash);
     ls_content_remember_unpacked(folder, path, packed, j->content_hash);
     return LS_OK;
 }
@@ -99,13 +131,12 @@ static uint32_t id_bytes_of(const job *j)
 /* The file may have changed since its hash was found. */
 static ls_status unpack_as_hashed(job *j)
 {
-    if (!j->is_packed) {
+    if (j->is_hashed) {
         return LS_OK;
     }
     char hash[LS_SHA256_HEX_BYTES];
     LS_TRY(unpack(j));
-    const ls_file_map content = content_of(j);
-    ls_sha256_hex(content.data, content.bytes, hash);
+    hash_content(j, hash);
     return strcmp(hash, j->content_hash) == 0
                ? LS_OK
                : ls_fail(LS_ERR_DATA, "%s changed while it was read: run the command again", j->file->path);
@@ -149,7 +180,8 @@ static uint64_t bytes_expected(const job *j)
 {
     const ls_tokenizer *tokenizer = j->options->tokenizer;
     const bool is_bytes = strcmp(ls_tokenizer_kind(tokenizer), "bytes") == 0;
-    const uint64_t bytes = j->is_packed ? 4 * (uint64_t)j->text.bytes : j->text.bytes;
+    const uint64_t stored = j->file->shard ? j->file->shard->bytes : j->text.bytes;
+    const uint64_t bytes = j->is_packed ? 4 * stored : stored;
     return is_bytes ? 2 * bytes : bytes * id_bytes_of(j) / 3;
 }
 
@@ -180,7 +212,6 @@ ls_status ls_token_cache_open(const ls_corpus_file *file, const ls_token_cache_o
              .options = options,
              .is_packed = file->packing != LS_PACKING_NONE,
              .tokens_out = tokens_out};
-    LS_TRY(ls_file_map_open(file->path, &j.text));
     const ls_status status = find_item(&j);
     ls_file_map_close(&j.text);
     return status;
@@ -191,6 +222,11 @@ ls_status ls_token_cache_verify(const char *path, const char *key)
     ls_file_map map;
     ls_tokens tokens;
     LS_TRY(ls_file_map_open(path, &map));
+    if (ls_shard_is_fetched(map)) {
+        const ls_status checked = ls_shard_check(map, path);
+        ls_file_map_close(&map);
+        return checked;
+    }
     ls_status status = ls_token_format_open(map, path, key, UINT32_MAX, &tokens);
     if (status != LS_OK) {
         ls_file_map_close(&map);

@@ -31,9 +31,6 @@
  * handling or separators. */
 enum { LS_TOKEN_READER_VERSION = 1 };
 
-/* Suffix of an entry's file name. */
-#define LS_TOKEN_CACHE_SUFFIX ".tokens"
-
 typedef struct ls_token_cache_options {
     /* Opened with LS_TOKEN_CACHE_SUFFIX. Closed after the tokens. */
     ls_cache *cache;

@@ -465,24 +465,55 @@ static ls_status map_index(const char *path, ls_file_map *map_out)
     return status;
 }
 
-ls_status ls_token_file_open(const char *path, const ls_token_file_options *options, ls_tokens *tokens_out)
+/* Takes over the maps, also when it fails. */
+static ls_status parse_maps(const char *name, ls_file_map ids, ls_file_map index,
+                            const ls_token_file_options *options, ls_tokens *tokens_out)
 {
-    ls_file_map ids = {0}, index = {0};
-    ls_status status = LS_OK;
-    LS_TRY_GOTO(status, map_index(path, &index), failed);
-    LS_TRY_GOTO(status, ls_file_map_open(path, &ids), failed);
-    const ls_token_file_bytes file = {.name = path,
+    const ls_token_file_bytes file = {.name = name,
                                       .ids = ids.data,
                                       .ids_bytes = ids.bytes,
                                       .index = index.data,
                                       .index_bytes = index.bytes};
-    LS_TRY_GOTO(status, ls_token_file_parse(&file, options, tokens_out), failed);
+    const ls_status status = ls_token_file_parse(&file, options, tokens_out);
+    if (status != LS_OK) {
+        ls_file_map_close(&ids);
+        ls_file_map_close(&index);
+        return status;
+    }
     tokens_out->map = ids;
     tokens_out->index_map = index;
     return LS_OK;
+}
 
-failed:
-    ls_file_map_close(&ids);
-    ls_file_map_close(&index);
-    return status;
+ls_status ls_token_file_open(const char *path, const ls_token_file_options *options, ls_tokens *tokens_out)
+{
+    ls_file_map ids = {0}, index = {0};
+    LS_TRY(map_index(path, &index));
+    const ls_status status = ls_file_map_open(path, &ids);
+    if (status != LS_OK) {
+        ls_file_map_close(&index);
+        return status;
+    }
+    return parse_maps(path, ids, index, options, tokens_out);
+}
+
+ls_status ls_token_file_open_shard(const ls_shard *shard, const ls_shard *index_shard,
+                                   const ls_token_file_options *options, ls_tokens *tokens_out)
+{
+    ls_file_map ids = {0}, index = {0};
+    ls_cache *pins = NULL;
+    /* The index is small, and only read here. */
+    LS_TRY(index_shard ? ls_shard_map(index_shard, NULL, &index) : LS_OK);
+    ls_status status = ls_shard_map(shard, &pins, &ids);
+    if (status != LS_OK) {
+        ls_file_map_close(&index);
+        return status;
+    }
+    status = parse_maps(shard->address, ids, index, options, tokens_out);
+    if (status != LS_OK) {
+        ls_cache_close(pins);
+        return status;
+    }
+    tokens_out->pins = pins;
+    return LS_OK;
 }

@@ -32,6 +32,7 @@
 #define LS_DATA_TOKEN_FILE_H
 
 #include "base/status.h"
+#include "data/stream/shard.h"
 #include "data/tokens.h"
 
 #include <stdbool.h>
@@ -73,6 +74,11 @@ typedef struct ls_token_file_bytes {
  */
 LS_MUST_CHECK ls_status ls_token_file_open(const char *path, const ls_token_file_options *options,
                                            ls_tokens *tokens_out);
+
+/* The same for a file in a bucket, which is fetched and stays in the cache while it is open. index:
+ * Megatron's .idx; NULL: none. Errors: also those of ls_shard_map. */
+LS_MUST_CHECK ls_status ls_token_file_open_shard(const ls_shard *shard, const ls_shard *index,
+                                                 const ls_token_file_options *options, ls_tokens *tokens_out);
 
 /* The same for a file in memory. tokens_out borrows the file's bytes as long as it is open. */
 LS_MUST_CHECK ls_status ls_token_file_parse(const ls_token_file_bytes *file,

@@ -2,6 +2,7 @@
 #include "data/tokens.h"
 
 #include "base/assert.h"
+#include "storage/cache/cache.h"
 
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@ void ls_tokens_close(ls_tokens *tokens)
 {
     ls_file_map_close(&tokens->map);
     ls_file_map_close(&tokens->index_map);
+    ls_cache_close(tokens->pins);
     free(tokens->owned_ids);
     free(tokens->owned_starts);
     free(tokens->block_checked);

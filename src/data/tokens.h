@@ -65,6 +65,7 @@ typedef struct ls_tokens {
 
     /* Private: what ls_tokens_close releases. */
     ls_file_map map, index_map;
+    struct ls_cache *pins;
     void *owned_ids;
     uint64_t *owned_starts;
     /* Private: the CRC32C of each block of ids. NULL: no checksums. */

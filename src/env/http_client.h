@@ -19,7 +19,7 @@
 
 enum {
     LS_HTTP_BODY_BYTES_MAX = 64 * 1024, /* limit of an answer; longer ones are an error */
-    LS_HTTP_WANTED_MAX = 4,
+    LS_HTTP_WANTED_MAX = 5,
 };
 
 struct ls_http_answer;

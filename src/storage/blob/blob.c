@@ -341,26 +341,34 @@ static ls_status fetch_part(void *context, uint64_t index)
     return status;
 }
 
+ls_status ls_blob_read_file(ls_blob_store *store, const ls_blob_entry *entry, int fd, const char *path)
+{
+    const uint64_t part_bytes = ls_blob_part_bytes(entry->bytes);
+    fetch f = {
+        .store = store, .key = entry->key, .entry = entry, .part_bytes = part_bytes, .fd = fd, .path = path};
+    if (ftruncate(fd, (off_t)entry->bytes) != 0) {
+        return ls_fail_errno(errno, "can't make %s %llu bytes long", path, (unsigned long long)entry->bytes);
+    }
+    return ls_blob_each_part(store->threads, (entry->bytes + part_bytes - 1) / part_bytes, fetch_part, &f);
+}
+
+typedef struct wanted_file {
+    ls_blob_store *store;
+    const ls_blob_entry *entry;
+} wanted_file;
+
 static ls_status fetch_all(void *context, int fd, const char *path)
 {
-    fetch *f = context;
-    f->fd = fd;
-    f->path = path;
-    f->part_bytes = ls_blob_part_bytes(f->entry->bytes);
-    if (ftruncate(fd, (off_t)f->entry->bytes) != 0) {
-        return ls_fail_errno(errno, "can't make %s %llu bytes long", path,
-                             (unsigned long long)f->entry->bytes);
-    }
-    return ls_blob_each_part(f->store->threads, (f->entry->bytes + f->part_bytes - 1) / f->part_bytes,
-                             fetch_part, f);
+    const wanted_file *wanted = context;
+    return ls_blob_read_file(wanted->store, wanted->entry, fd, path);
 }
 
 ls_status ls_blob_get_file(ls_blob_store *store, const char *key, const char *path, uint64_t *bytes_out)
 {
     ls_blob_entry entry;
     LS_TRY(ls_blob_stat(store, key, &entry));
-    fetch f = {.store = store, .key = key, .entry = &entry};
-    LS_TRY(ls_file_write_atomic_by(path, fetch_all, &f));
+    wanted_file wanted = {.store = store, .entry = &entry};
+    LS_TRY(ls_file_write_atomic_by(path, fetch_all, &wanted));
     if (bytes_out) {
         *bytes_out = entry.bytes;
     }

@@ -48,6 +48,8 @@ typedef struct ls_blob_entry {
     double modified_s; /* seconds since 1970 */
     bool is_folder;    /* what a list that is not recursive shows in place of the keys below */
     char etag[80];     /* names the version, "" in a folder */
+    /* ls_blob_stat: encrypted with a key of the server's user; the etag is then no hash */
+    bool is_encrypted;
     /* ls_blob_stat: as stored by ls_blob_put_file; "" if not known */
     char sha256[LS_SHA256_HEX_BYTES];
 } ls_blob_entry;
@@ -93,6 +95,11 @@ LS_MUST_CHECK ls_status ls_blob_get(ls_blob_store *store, ls_arena *arena, const
  * has another version now, is LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_blob_read(ls_blob_store *store, const char *key, const char *etag, uint64_t offset,
                                      void *data, size_t bytes);
+
+/* Reads all of the version that ls_blob_stat or ls_blob_list showed into the empty file `fd`, large
+ * ones in parts, several at once. path: for messages. */
+LS_MUST_CHECK ls_status ls_blob_read_file(ls_blob_store *store, const ls_blob_entry *entry, int fd,
+                                          const char *path);
 
 /* Size, time and version; the entry's key is `key`. */
 LS_MUST_CHECK ls_status ls_blob_stat(ls_blob_store *store, const char *key, ls_blob_entry *entry_out);

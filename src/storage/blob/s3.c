@@ -234,7 +234,8 @@ static ls_status send_once(s3_store *s, const ls_s3_call *call, const char *path
     static const char *const wanted[] = {[LS_S3_ETAG] = "etag:",
                                          [LS_S3_LENGTH] = "content-length:",
                                          [LS_S3_MODIFIED] = "last-modified:",
-                                         [LS_S3_SHA256] = "x-amz-meta-sha256:"};
+                                         [LS_S3_SHA256] = "x-amz-meta-sha256:",
+                                         [LS_S3_ENCRYPTION] = "x-amz-server-side-encryption:"};
     ls_arena arena = {0};
     const char *lines[LS_SIGV4_HEADERS_MAX + 4];
     ls_status status = sign(s, &arena, call, path, query, lines);

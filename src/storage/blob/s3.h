@@ -24,7 +24,8 @@ typedef struct ls_s3_call {
     int also; /* a further code that is an answer, not an error (404, 412); 0: none */
 } ls_s3_call;
 
-enum { LS_S3_ETAG, LS_S3_LENGTH, LS_S3_MODIFIED, LS_S3_SHA256 }; /* of answer->wanted */
+/* of answer->wanted */
+enum { LS_S3_ETAG, LS_S3_LENGTH, LS_S3_MODIFIED, LS_S3_SHA256, LS_S3_ENCRYPTION };
 
 /*
  * Sends the request and tries again while it fails for a reason that passes. LS_OK: the code is

@@ -93,6 +93,7 @@ ls_status ls_s3_stat(ls_blob_store *store, const char *key, ls_blob_entry *entry
         entry.bytes = strtoull(answer->wanted[LS_S3_LENGTH], &rest, 10);
         snprintf(entry.etag, sizeof entry.etag, "%.79s", answer->wanted[LS_S3_ETAG]);
         snprintf(entry.sha256, sizeof entry.sha256, "%.64s", answer->wanted[LS_S3_SHA256]);
+        entry.is_encrypted = strstr(answer->wanted[LS_S3_ENCRYPTION], "kms") != NULL;
         if (rest == answer->wanted[LS_S3_LENGTH] || *rest || entry.bytes > INT64_MAX) {
             status = ls_fail(LS_ERR_DATA, "the answer for %s does not tell its length", key);
         } else {
