@@ -34,7 +34,7 @@ endfunction()
 
 ls_layer(base LINK PkgConfig::JANSSON PkgConfig::FYAML PkgConfig::XXHASH OpenSSL::Crypto Threads::Threads m)
 ls_layer(env MAY_INCLUDE base)
-ls_layer(storage MAY_INCLUDE env base)
+ls_layer(storage MAY_INCLUDE env base LINK PkgConfig::ZSTD)
 ls_layer(tokenizer MAY_INCLUDE storage base LINK PkgConfig::PCRE2)
 ls_layer(model MAY_INCLUDE storage base)
 ls_layer(config MAY_INCLUDE model base)

@@ -81,6 +81,10 @@ const ls_command_entry ls_command_list[] = {
     {"Maintain", &ls_command_checkpoint_pin, false},
     {"Maintain", &ls_command_checkpoint_unpin, false},
     {"Maintain", &ls_command_state_hash, false},
+    /* before `bundle`, which would take "verify" as a run */
+    {"Maintain", &ls_command_bundle_verify, false},
+    {"Maintain", &ls_command_bundle_open, false},
+    {"Maintain", &ls_command_bundle, false},
     {"Maintain", &ls_command_bench, false},
     {"Maintain", &ls_command_doctor, false},
     {"Maintain", &ls_command_version, false},

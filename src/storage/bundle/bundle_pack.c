@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Making a bundle: files are read twice, for their digests and to be packed. */
+#include "storage/bundle/bundle.h"
+
+#include "base/file.h"
+#include "storage/bundle/bundle_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Opens a plain file; the caller closes fd_out. */
+static ls_status open_plain(const char *path, int *fd_out, uint64_t *bytes_out)
+{
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        const ls_status status = ls_fail_errno(errno, "can't open %s", path);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return status;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        close(fd);
+        return ls_fail(LS_ERR_INVALID, "%s is not a plain file, and only those can be packed", path);
+    }
+    *fd_out = fd;
+    *bytes_out = (uint64_t)info.st_size;
+    return LS_OK;
+}
+
+/* Reads `bytes` bytes of the file into `target` (nowhere if it has no place) and their digest. */
+static ls_status copy_file(const ls_bundle_file *file, int fd, uint64_t bytes, ls_bundle_target *target,
+                           char hex_out[LS_SHA256_HEX_BYTES])
+{
+    void *piece = malloc(LS_BUNDLE_PIECE_BYTES);
+    ls_status status = piece ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to read %s", file->path);
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    for (uint64_t at = 0; status == LS_OK && at < bytes; at += LS_BUNDLE_PIECE_BYTES) {
+        const uint64_t left = bytes - at;
+        const size_t now = left < LS_BUNDLE_PIECE_BYTES ? (size_t)left : LS_BUNDLE_PIECE_BYTES;
+        status = ls_file_pread_all(fd, file->path, piece, now, at);
+        if (status == LS_OK) {
+            ls_sha256_update(&hash, piece, now);
+            status = ls_bundle_write(target, piece, now);
+        }
+    }
+    ls_sha256_finish(&hash, hex_out);
+    free(piece);
+    return status;
+}
+
+ls_status ls_bundle_measure(ls_bundle *bundle)
+{
+    for (size_t i = 0; i < bundle->count; i++) {
+        ls_bundle_file *file = &bundle->files[i];
+        int fd = -1;
+        ls_status status = LS_OK;
+        if (file->path) {
+            LS_TRY(open_plain(file->path, &fd, &file->bytes));
+            status = copy_file(file, fd, file->bytes, &(ls_bundle_target){0}, file->sha256);
+            close(fd);
+        } else {
+            ls_sha256_hex(file->data, (size_t)file->bytes, file->sha256);
+        }
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
+static ls_status pack_path(const ls_bundle_file *file, ls_bundle_target *target)
+{
+    int fd = -1;
+    uint64_t bytes = 0;
+    char hex[LS_SHA256_HEX_BYTES] = "";
+    LS_TRY(open_plain(file->path, &fd, &bytes));
+    ls_status status = LS_OK;
+    if (bytes == file->bytes) {
+        status = ls_bundle_begin_file(target, file->name, bytes);
+        if (status == LS_OK) {
+            status = ls_bundle_end_file(target, copy_file(file, fd, bytes, target, hex));
+        }
+    }
+    close(fd);
+    LS_TRY(status);
+    return strcmp(hex, file->sha256) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "%s has changed while it was packed; stop what writes to it, and try again",
+                         file->path);
+}
+
+typedef struct packing {
+    const ls_bundle *bundle;
+    ls_text json, signature;
+    const char *path;
+} packing;
+
+static ls_status pack_into(const packing *p, ls_bundle_target *target)
+{
+    LS_TRY(ls_bundle_write_file(target, LS_BUNDLE_NAME, p->json.data, p->json.bytes));
+    if (p->signature.bytes > 0) {
+        LS_TRY(ls_bundle_write_file(target, LS_BUNDLE_SIGNATURE, p->signature.data, p->signature.bytes));
+    }
+    for (size_t i = 0; i < p->bundle->count; i++) {
+        const ls_bundle_file *file = &p->bundle->files[i];
+        LS_TRY(file->path ? pack_path(file, target)
+                          : ls_bundle_write_file(target, file->name, file->data, (size_t)file->bytes));
+    }
+    return LS_OK;
+}
+
+static ls_status pack_archive(void *context, int fd, const char *path)
+{
+    const packing *p = context;
+    ls_bundle_target target = {0};
+    LS_TRY(ls_tar_create(fd, path, ls_path_has_suffix(p->path, ".zst"), &target.tar));
+    ls_status status = pack_into(p, &target);
+    status = status == LS_OK ? ls_tar_finish(target.tar) : status;
+    ls_tar_destroy(target.tar);
+    return status;
+}
+
+static ls_status pack_folder(const packing *p)
+{
+    ls_arena arena = {0};
+    ls_bundle_target target = {.arena = &arena};
+    ls_status status = ls_bundle_new_folder(&arena, p->path, &target.folder);
+    if (status == LS_OK) {
+        status = ls_bundle_keep_folder(target.folder, p->path, pack_into(p, &target));
+    }
+    ls_arena_release(&arena);
+    return status;
+}
+
+static ls_status pack(packing *p, const ls_signing_key *key)
+{
+    LS_TRY(ls_bundle_encode(p->bundle, &p->json));
+    if (p->json.bytes > LS_BUNDLE_JSON_BYTES_MAX) {
+        return ls_fail(LS_ERR_INVALID, "the list of files of %s has more than %d MB", p->path,
+                       LS_BUNDLE_JSON_BYTES_MAX >> 20);
+    }
+    if (key) {
+        LS_TRY(ls_signature_make(key, p->json.data, p->json.bytes, "file:" LS_BUNDLE_NAME " hashed",
+                                 &p->signature));
+    }
+    if (!ls_path_has_suffix(p->path, ".tar.zst") && !ls_path_has_suffix(p->path, ".tar")) {
+        return pack_folder(p);
+    }
+    return ls_path_exists(p->path)
+               ? ls_fail(LS_ERR_INVALID, "%s exists; remove it, or name a file that does not exist", p->path)
+               : ls_file_write_atomic_by(p->path, pack_archive, p);
+}
+
+ls_status ls_bundle_pack(const ls_bundle *bundle, const char *path, const ls_signing_key *key)
+{
+    packing p = {.bundle = bundle, .path = path};
+    const ls_status status = pack(&p, key);
+    ls_text_release(&p.json);
+    ls_text_release(&p.signature);
+    return status;
+}
