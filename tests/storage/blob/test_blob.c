@@ -42,7 +42,9 @@ static void check_s3(const char *method, const char *path, const char *query, co
     ls_sigv4_header all[8] = {{"host", "examplebucket.s3.amazonaws.com"},
                               {"x-amz-date", "20130524T000000Z"},
                               {"x-amz-content-sha256", payload}};
-    memcpy(all + 3, headers, count * sizeof *headers);
+    for (size_t i = 0; i < count; i++) {
+        all[3 + i] = headers[i];
+    }
     const ls_sigv4_request request = {.method = method,
                                       .path = path,
                                       .query = query,
