@@ -277,7 +277,8 @@ void ls_data_parallel_wake(void *exchange);
  *
  *   distribute   sends parameters and moments from host 0 to the hosts that need them: before the
  *                first step, and after the trainer changed them
- *   gather       brings the complete state to host 0: before the trainer saves it
+ *   gather       brings the complete state to host 0, before the trainer saves it. With stage 0,
+ *                host 0 has it, and no rank waits for another
  *   collect      after a new cut, before distribute: brings to host 0 the parts of the state that
  *                other hosts hold according to an earlier cut
  *   settle       after distribute: returns when all hosts have what they keep

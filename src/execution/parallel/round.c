@@ -295,18 +295,19 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }
 
+/* With stage 0 the host of the trainer has all of the state and does not wait for the others: it
+ * may begin the next step while some of their ranks are still to be told of this gather. So those
+ * ranks must not wait for each other here, because some of them may be in the next step already. */
 ls_status ls_data_parallel_gather(ls_data_parallel *p, const ls_state *state)
 {
-    if (!p->hosts) {
+    if (!p->hosts || p->zero == 0) {
         return LS_OK;
     }
     if (p->zero >= 3) {
         LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->parameters));
     }
-    if (p->zero > 0) {
-        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
-        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
-    }
+    LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
+    LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
     remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }

@@ -95,7 +95,7 @@ for zero in 0 1; do
     holds "host-$zero/events.jsonl" '"event":"rank_joined","rank":1,' '"event":"rank_joined","rank":2,'
 
     # One rank of a host is lost: its agent starts it again. Checkpoints need the state of all hosts all the time.
-    begin "rank-$zero" 1 --set parallel.zero=$zero --set checkpoint.every_steps=10
+    begin "rank-$zero" 1 --set parallel.zero=$zero --set checkpoint.every_steps=1 --set checkpoint.keep_last=1
     victim=$(ranks_of $first | tail -n 1)
     kill -9 $victim
     happened rank_joined 1

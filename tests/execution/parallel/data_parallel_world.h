@@ -131,6 +131,7 @@ typedef struct world {
     void (*prepare)(struct world *w, uint32_t rank, ls_step_settings *settings);
     double (*lr)(uint32_t rank, uint32_t step);
     void (*before_step)(struct world *w, uint32_t rank, uint32_t step);
+    bool (*gathers)(uint32_t rank, uint32_t step); /* before that step */
     uint64_t asked, stop_at; /* of should_stop, in the rank's own copy */
     ls_bit_flip flip;        /* likewise */
     uint64_t seed;
@@ -297,7 +298,8 @@ static ls_status make_parallel(rank_context *c, uint32_t rank, ls_comm *comm, ls
     return ls_data_parallel_create(&options, parallel_out);
 }
 
-static void run_steps(world *w, uint32_t rank, ls_stepper *stepper)
+static void run_steps(world *w, uint32_t rank, ls_stepper *stepper, ls_data_parallel *parallel,
+                      const ls_state *state)
 {
     rank_log *log = &w->shared->logs[rank];
     long before = 0;
@@ -305,6 +307,9 @@ static void run_steps(world *w, uint32_t rank, ls_stepper *stepper)
         before = i == 1 ? allocations : before;
         if (w->before_step) {
             w->before_step(w, rank, i);
+        }
+        if (w->gathers && w->gathers(rank, i) && ls_data_parallel_gather(parallel, state) != LS_OK) {
+            return; /* its steps stay NOT_RUN */
         }
         const double lr = w->lr ? w->lr(rank, i) : 1e-2;
         log->status[i] = ls_stepper_run(stepper, i, lr, &log->result[i]);
@@ -347,7 +352,7 @@ static int rank_main(world *w, uint32_t rank)
     if (ls_stepper_create(&executor, &state, &settings, &stepper) != LS_OK) {
         return 1;
     }
-    run_steps(w, rank, stepper);
+    run_steps(w, rank, stepper, parallel, &state);
     if (w->shared->logs[rank].status[w->steps - 1] == LS_OK &&
         ls_data_parallel_gather(parallel, &state) != LS_OK) {
         fprintf(stderr, "rank %u: %s\n", rank, ls_error_text());

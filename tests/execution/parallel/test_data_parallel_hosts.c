@@ -113,6 +113,28 @@ static void hosts_give_the_same_bits_with_shadows(void **state)
     }
 }
 
+static bool gathers_before_its_step(uint32_t rank, uint32_t step)
+{
+    return step == rank;
+}
+
+/* With stage 0 the trainer's host does not wait for the ranks of others to gather: each does it
+ * when it is told, if need be after the next step. */
+static void hosts_gather_in_any_order_with_stage_0(void **state)
+{
+    (void)state;
+    const uint32_t hosts[] = {1, 3};
+    world w;
+    test_store_open();
+    world_init_hosts(&w, &tiny, 7, hosts, 2, 1, 4);
+    w.zero = 0;
+    w.timeout_s = 20.0;
+    w.gathers = gathers_before_its_step;
+    compare_world(&w);
+    world_release(&w);
+    test_store_close();
+}
+
 /* Buckets of many norm blocks in several groups, over sockets, too. */
 static void hosts_give_the_bits_of_one_process_on_larger_models(void **state)
 {
@@ -319,6 +341,7 @@ int main(void)
         cmocka_unit_test(hosts_give_the_bits_of_one_process_with_many_leaves),
         cmocka_unit_test(hosts_give_the_same_bits_with_every_stage),
         cmocka_unit_test(hosts_give_the_same_bits_with_shadows),
+        cmocka_unit_test(hosts_gather_in_any_order_with_stage_0),
         cmocka_unit_test(hosts_give_the_bits_of_one_process_on_larger_models),
         cmocka_unit_test(hosts_stopped_rank_stops_all_and_changes_nothing),
         cmocka_unit_test(hosts_error_of_one_rank_is_that_of_all),
