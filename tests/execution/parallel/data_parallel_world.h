@@ -132,8 +132,8 @@ typedef struct world {
     double (*lr)(uint32_t rank, uint32_t step);
     void (*before_step)(struct world *w, uint32_t rank, uint32_t step);
     bool (*gathers)(uint32_t rank, uint32_t step); /* before that step */
-    uint64_t asked, stop_at; /* of should_stop, in the rank's own copy */
-    ls_bit_flip flip;        /* likewise */
+    uint64_t asked, stop_at;                       /* of should_stop, in the rank's own copy */
+    ls_bit_flip flip;                              /* likewise */
     uint64_t seed;
 } world;
 
