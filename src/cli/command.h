@@ -160,6 +160,14 @@ extern const ls_command ls_command_export;
 extern const ls_command ls_command_chat;
 extern const ls_command ls_command_pull;
 extern const ls_command ls_command_serve;
+extern const ls_command ls_command_registry_add;
+extern const ls_command ls_command_registry_ls;
+extern const ls_command ls_command_registry_show;
+extern const ls_command ls_command_registry_get;
+extern const ls_command ls_command_registry_lineage;
+extern const ls_command ls_command_registry_promote;
+extern const ls_command ls_command_registry_verify;
+extern const ls_command ls_command_registry_gc;
 /* cli/data */
 extern const ls_command ls_command_tokenize_train;
 extern const ls_command ls_command_tokenize_encode;

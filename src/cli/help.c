@@ -23,6 +23,8 @@ const ls_help_term ls_help_exit_codes[] = {
 const ls_help_term ls_help_variables[] = {
     {"LOCKSTEP_HOME", "folder of the queue, the token cache and the calibration (default ~/.lockstep)"},
     {"LOCKSTEP_LOG", "how much is logged on stderr: debug or info; otherwise only warnings"},
+    {"LOCKSTEP_REGISTRY",
+     "folder or s3://BUCKET/PREFIX of the registry (default registry/ in LOCKSTEP_HOME)"},
     {"LOCKSTEP_TOKEN", "secret shared by the hosts of one run"},
     {"LOCKSTEP_SSH", "command that starts agents on other hosts (default ssh)"},
     {NULL, NULL},

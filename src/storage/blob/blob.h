@@ -136,4 +136,9 @@ LS_MUST_CHECK ls_status ls_blob_get_file(ls_blob_store *store, const char *key, 
  * without being visible. */
 LS_MUST_CHECK ls_status ls_blob_abandon(ls_blob_store *store, const char *prefix);
 
+/* Calls `part` for parts 0 .. count - 1, on up to `threads` threads (<= LS_BLOB_THREADS_MAX); after
+ * the first error no further part begins, and that error, with its text, is the result. */
+LS_MUST_CHECK ls_status ls_blob_each_part(unsigned threads, uint64_t count,
+                                          ls_status (*part)(void *context, uint64_t index), void *context);
+
 #endif

@@ -49,11 +49,6 @@ void ls_blob_entries_add(ls_blob_entries *list, const ls_blob_entry *entry);
 void ls_blob_entries_take(ls_blob_entries *list, ls_arena *arena, ls_blob_entry **entries_out,
                           size_t *count_out);
 
-/* Calls `part` for parts 0 .. count - 1, on up to `threads` threads; after the first error no
- * further part begins, and that error, with its text, is the result. */
-LS_MUST_CHECK ls_status ls_blob_each_part(unsigned threads, uint64_t count,
-                                          ls_status (*part)(void *context, uint64_t index), void *context);
-
 /* Bytes of one part of a file of `bytes`: the same for the same size, so that an upload can go on.
  * At least 8 MiB, at most 10,000 parts. */
 uint64_t ls_blob_part_bytes(uint64_t bytes);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define TEMPORARY ".tmp-"
-enum { COPY_BYTES = 1 << 20, DEPTH_MAX = 64 };
+enum { COPY_BYTES = 1 << 20, DEPTH_MAX = 64, TRIES_MAX = 8 };
 
 typedef struct folder_store {
     ls_blob_store base;
@@ -88,14 +88,17 @@ static ls_status store_file(const ls_blob_store *store, const char *key, const s
     (void)!getrandom(&number, sizeof number, 0);
     const char *temporary = ls_arena_printf(&arena, "%s/" TEMPORARY "%016llx", folder, number);
     ls_status status = ls_dir_create(folder);
-    if (status == LS_OK) {
-        status = write_temporary(from, temporary);
-        status = status == LS_OK ? give_name(temporary, path, stored_out) : status;
-        if (status != LS_OK || stored_out) {
-            (void)unlink(temporary);
-        }
-        status = status == LS_OK ? ls_dir_sync(folder) : status;
+    status = status == LS_OK ? write_temporary(from, temporary) : status;
+    /* Whoever removes the last blob of a folder removes the folder: perhaps just now. */
+    for (int i = 0; i < TRIES_MAX && status != LS_OK && !ls_path_is_dir(folder); i++) {
+        status = ls_dir_create(folder);
+        status = status == LS_OK ? write_temporary(from, temporary) : status;
     }
+    status = status == LS_OK ? give_name(temporary, path, stored_out) : status;
+    if (status != LS_OK || stored_out) {
+        (void)unlink(temporary);
+    }
+    status = status == LS_OK ? ls_dir_sync(folder) : status;
     ls_arena_release(&arena);
     return status;
 }

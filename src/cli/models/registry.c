@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+/* registry add|ls|show|get|promote */
+#include "cli/models/registry.h"
+
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+ls_status ls_registry_open_word(const ls_invocation *invocation, const char *address,
+                                ls_registry **registry_out, ls_registry_found *found_out)
+{
+    ls_registry *registry = NULL;
+    LS_TRY(ls_registry_open(address, 0.0, &registry));
+    const ls_status status = ls_registry_find(registry, invocation->arena, invocation->words[0], found_out);
+    if (status != LS_OK) {
+        ls_registry_close(registry);
+        return status;
+    }
+    if (found_out->stage == LS_STAGE_RETIRED) {
+        fprintf(stderr, "lockstep: warning: %s is retired\n",
+                ls_registry_label(invocation->arena, found_out));
+    }
+    *registry_out = registry;
+    return LS_OK;
+}
+
+const char *ls_registry_time(ls_arena *arena, double seconds)
+{
+    char text[32] = "";
+    const time_t whole = (time_t)seconds;
+    struct tm parts;
+    if (gmtime_r(&whole, &parts)) {
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+    }
+    return ls_arena_strdup(arena, text);
+}
+
+/* ---- add ---- */
+
+typedef struct add_settings {
+    const char *registry, *name, *note;
+    int kind;
+    ls_option_strings parent;
+    bool store, json;
+} add_settings;
+
+static const ls_option add_options[] = {
+    {.key = "name",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(add_settings, name),
+     .default_text = "\"\"",
+     .value_needed = true,
+     .help = "the name to add a version of; letters, digits, '.', '_' and '-'"},
+    {.key = "kind",
+     .type = LS_OPTION_CHOICE,
+     .offset = offsetof(add_settings, kind),
+     .default_text = "auto",
+     .choices = ls_registry_entry_kind_names,
+     .help = "what it is; auto: by its files"},
+    {.key = "parent",
+     .type = LS_OPTION_STRINGS,
+     .offset = offsetof(add_settings, parent),
+     .default_text = "[]",
+     .value_name = "REF",
+     .help = "what it was made from, such as base@3; may be repeated. The parents of a run's checkpoint are "
+             "found from its run file where they are in the registry"},
+    {.key = "store",
+     .type = LS_OPTION_BOOL,
+     .offset = offsetof(add_settings, store),
+     .default_text = "false",
+     .help = "keep the bytes in the registry; without it, the entry refers to the path and has the digests"},
+    {.key = "note",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(add_settings, note),
+     .default_text = "\"\"",
+     .value_name = "TEXT",
+     .help = "a remark to keep with the entry"},
+    LS_ROW_REGISTRY(add_settings),
+    LS_ROW_JSON(add_settings),
+};
+static const ls_option_table add_table = LS_OPTIONS(add_options);
+
+static void print_added(const ls_invocation *invocation, const ls_registry_added *added)
+{
+    const add_settings *settings = invocation->settings;
+    const ls_registry_found *f = &added->found;
+    const char *label = ls_registry_label(invocation->arena, f);
+    if (settings->json) {
+        json_t *root =
+            json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "entry", f->digest, "name", f->name, "version",
+                      (int)f->version, "kind", ls_registry_entry_kind_names[f->entry.kind], "new",
+                      added->is_new, "bytes", (json_int_t)ls_registry_entry_bytes(&f->entry), "new_bytes",
+                      (json_int_t)added->stored.new_bytes);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("%s %s: %s, %zu file%s, %.1f MB", label, added->is_new ? "added" : "has this content already",
+           ls_registry_entry_kind_names[f->entry.kind], f->entry.file_count,
+           f->entry.file_count == 1 ? "" : "s", (double)ls_registry_entry_bytes(&f->entry) / 1e6);
+    if (settings->store) {
+        printf(", %.1f MB of it new to the registry", (double)added->stored.new_bytes / 1e6);
+    }
+    printf("\n  entry %s\n", f->digest);
+    for (size_t i = 0; i < f->entry.parent_count; i++) {
+        printf("  %s %.16s\n", f->entry.parents[i].as, f->entry.parents[i].digest);
+    }
+}
+
+static ls_status run_add(const ls_invocation *invocation)
+{
+    const add_settings *settings = invocation->settings;
+    ls_registry *registry = NULL;
+    ls_registry_added added;
+    if (!settings->name[0]) {
+        return ls_fail(LS_ERR_INVALID, "--name is missing: the name under which %s is to be found",
+                       invocation->words[0]);
+    }
+    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    const ls_registry_add_options options = {.path = invocation->words[0],
+                                             .name = settings->name,
+                                             .kind = (ls_registry_entry_kind)settings->kind,
+                                             .parents = settings->parent.items,
+                                             .parent_count = (size_t)settings->parent.count,
+                                             .store = settings->store,
+                                             .note = settings->note};
+    const ls_status status = ls_registry_add(registry, invocation->arena, &options, &added);
+    if (status == LS_OK) {
+        print_added(invocation, &added);
+        ls_registry_entry_release(&added.found.entry);
+    }
+    ls_registry_close(registry);
+    return status;
+}
+
+const ls_command ls_command_registry_add = {
+    .name = "registry add",
+    .words = "PATH",
+    .summary = "add a model, data set or evaluation to the registry",
+    .details = "PATH is a run directory (its newest checkpoint is added), a checkpoint, a folder or\n"
+               "a file. It becomes the next version of --name, in stage candidate. Of a checkpoint,\n"
+               "the entry has the run file's digest, the data's digest, the metrics, and the base\n"
+               "model and data sets that the registry knows.\n"
+               "\n"
+               "With --store, files are cut into chunks that are kept once: models that share\n"
+               "tensors share their bytes.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep registry add corpus/ --name corpus --kind data\n"
+               "  lockstep registry add runs/mine --name assistant --store\n"
+               "  lockstep registry add scores.json --name scores --kind evaluation --parent "
+               "assistant@3",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &add_table,
+    .settings_bytes = sizeof(add_settings),
+    .run = run_add,
+};
+
+/* ---- ls ---- */
+
+typedef struct list_settings {
+    const char *registry;
+    bool json;
+} list_settings;
+
+static const ls_option list_options[] = {LS_ROW_REGISTRY(list_settings), LS_ROW_JSON(list_settings)};
+static const ls_option_table list_table = LS_OPTIONS(list_options);
+
+/* One version in each form. */
+static void list_version(ls_arena *arena, const ls_registry_found *found, const ls_named_version *version,
+                         json_t *rows, ls_table *table)
+{
+    const ls_registry_entry *e = &found->entry;
+    if (rows) {
+        json_array_append_new(
+            rows, json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:I, s:s, s:f}", "name", found->name, "version",
+                            (int)found->version, "stage", ls_registry_stage_names[version->stage], "kind",
+                            ls_registry_entry_kind_names[e->kind], "entry", found->digest, "stored",
+                            e->stored, "bytes", (json_int_t)ls_registry_entry_bytes(e), "who", version->who,
+                            "when", version->when_s));
+        return;
+    }
+    ls_table_printf(table, "%s@%u", found->name, found->version);
+    ls_table_add(table, ls_registry_entry_kind_names[e->kind]);
+    ls_table_add(table, ls_registry_stage_names[version->stage]);
+    ls_table_printf(table, "%.1f", (double)ls_registry_entry_bytes(e) / 1e6);
+    ls_table_add(table, e->stored ? "registry" : "its path");
+    ls_table_add(table, ls_registry_time(arena, version->when_s));
+    ls_table_add(table, version->who);
+    ls_table_printf(table, "%.12s", found->digest);
+}
+
+static ls_status list_name(ls_registry *registry, ls_arena *arena, const char *word, json_t *rows,
+                           ls_table *table)
+{
+    ls_name name;
+    LS_TRY(ls_name_read(ls_registry_blobs(registry), arena, word, &name));
+    for (uint32_t v = 0; v < name.version_count; v++) {
+        ls_registry_found found;
+        LS_TRY(ls_registry_load(registry, arena, name.versions[v].digest, &found));
+        found.version = v + 1;
+        list_version(arena, &found, &name.versions[v], rows, table);
+        ls_registry_entry_release(&found.entry);
+    }
+    return LS_OK;
+}
+
+static ls_status list_all(const ls_invocation *invocation, ls_registry *registry, json_t *rows,
+                          ls_table *table)
+{
+    const char **names = NULL;
+    size_t count = 0;
+    if (invocation->word_count > 0) {
+        return list_name(registry, invocation->arena, invocation->words[0], rows, table);
+    }
+    LS_TRY(ls_registry_names(ls_registry_blobs(registry), invocation->arena, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(list_name(registry, invocation->arena, names[i], rows, table));
+    }
+    return LS_OK;
+}
+
+static ls_status run_ls(const ls_invocation *invocation)
+{
+    static const char *const titles[] = {"VERSION",  "KIND",        "STAGE", "MB",
+                                         "BYTES IN", "ADDED (UTC)", "BY",    "ENTRY"};
+    static const bool right[] = {false, false, false, true, false, false, false, false};
+    const list_settings *settings = invocation->settings;
+    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = invocation->arena};
+    ls_registry *registry = NULL;
+    ls_text text = {0};
+    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    json_t *rows = settings->json ? json_array() : NULL;
+    const ls_status status = list_all(invocation, registry, rows, &table);
+    if (status == LS_OK && rows) {
+        json_t *root = json_pack("{s:s, s:O}", "registry", ls_registry_address(registry), "versions", rows);
+        ls_print_json(root);
+        json_decref(root);
+    } else if (status == LS_OK && table.count == 0) {
+        printf("%s is empty; 'lockstep registry add' adds to it\n", ls_registry_address(registry));
+    } else if (status == LS_OK) {
+        ls_table_append(&table, ls_terminal_width(), &text);
+        fputs(ls_text_string(&text), stdout);
+    }
+    ls_text_release(&text);
+    json_decref(rows);
+    ls_registry_close(registry);
+    return status;
+}
+
+const ls_command ls_command_registry_ls = {
+    .name = "registry ls",
+    .words = "[NAME]",
+    .summary = "list what is in the registry",
+    .details = "Lists all versions of all names, or those of NAME.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep registry ls\n"
+               "  lockstep registry ls assistant --json",
+    .words_min = 0,
+    .words_max = 1,
+    .options = &list_table,
+    .settings_bytes = sizeof(list_settings),
+    .run = run_ls,
+};
+
+/* ---- show ---- */
+
+static json_t *history_to_json(const ls_name *name, uint32_t version)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < name->record_count; i++) {
+        const ls_name_record *r = &name->records[i];
+        if (r->version == version) {
+            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:s}", "stage",
+                                                  ls_registry_stage_names[r->stage], "who", r->who, "when",
+                                                  r->when_s, "note", r->note));
+        }
+    }
+    return list;
+}
+
+static void show_json(const ls_registry_found *found, const ls_name *name)
+{
+    const ls_registry_entry *e = &found->entry;
+    json_t *files = json_array(), *parents = json_array();
+    for (size_t i = 0; i < e->file_count; i++) {
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", e->files[i].name, "bytes",
+                                               (json_int_t)e->files[i].bytes, "sha256", e->files[i].sha256));
+    }
+    for (size_t i = 0; i < e->parent_count; i++) {
+        json_array_append_new(parents,
+                              json_pack("{s:s, s:s}", "entry", e->parents[i].digest, "as", e->parents[i].as));
+    }
+    json_t *root = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:s, s:f, s:s, s:O, s:o, s:o, s:o}",
+                             "entry", found->digest, "name", found->name, "version", (int)found->version,
+                             "stage", ls_registry_stage_names[found->stage], "kind",
+                             ls_registry_entry_kind_names[e->kind], "path", e->path, "stored", e->stored,
+                             "who", e->who, "when", e->when_s, "code", e->code, "facts", e->facts, "parents",
+                             parents, "files", files, "history", history_to_json(name, found->version));
+    ls_print_json(root);
+    json_decref(root);
+}
+
+static void print_safe(const char *before, const char *words)
+{
+    ls_text text = {0};
+    ls_text_append_printable(&text, words, strlen(words), "");
+    printf("%s%s\n", before, ls_text_string(&text));
+    ls_text_release(&text);
+}
+
+static void show_words(ls_arena *arena, const ls_registry_found *found, const ls_name *name)
+{
+    const char *facts[64];
+    const ls_registry_entry *e = &found->entry;
+    const size_t count = ls_lineage_facts(arena, e, facts, sizeof facts / sizeof facts[0]);
+    printf("%s: %s, %s\n  entry %s\n", ls_registry_label(arena, found), ls_registry_entry_kind_names[e->kind],
+           ls_registry_stage_names[found->stage], found->digest);
+    print_safe(e->stored ? "  stored; made from " : "  refers to ", e->path);
+    print_safe("  by ", ls_arena_printf(arena, "%s, %s UTC", e->who, ls_registry_time(arena, e->when_s)));
+    for (size_t i = 0; i < count; i++) {
+        print_safe("  ", facts[i]);
+    }
+    for (size_t i = 0; i < e->file_count; i++) {
+        print_safe("  ", ls_arena_printf(arena, "%12" PRIu64 " bytes  sha256 %.16s  %s", e->files[i].bytes,
+                                         e->files[i].sha256, e->files[i].name));
+    }
+    for (size_t i = 0; i < name->record_count; i++) {
+        const ls_name_record *r = &name->records[i];
+        if (r->version == found->version) {
+            print_safe("  ", ls_arena_printf(
+                                 arena, "%s UTC  %s by %s%s%s", ls_registry_time(arena, r->when_s),
+                                 ls_registry_stage_names[r->stage], r->who, r->note[0] ? ": " : "", r->note));
+        }
+    }
+}
+
+static ls_status run_show(const ls_invocation *invocation)
+{
+    const list_settings *settings = invocation->settings;
+    ls_registry *registry = NULL;
+    ls_registry_found found;
+    ls_name name;
+    LS_TRY(ls_registry_open_word(invocation, settings->registry, &registry, &found));
+    const ls_status status = ls_name_read(ls_registry_blobs(registry), invocation->arena, found.name, &name);
+    if (status == LS_OK) {
+        settings->json ? show_json(&found, &name) : show_words(invocation->arena, &found, &name);
+    }
+    ls_registry_entry_release(&found.entry);
+    ls_registry_close(registry);
+    return status;
+}
+
+#define REFERENCES                                                                                           \
+    "REF is NAME (its newest version that is not retired), NAME@3, NAME@approved (the\n"                     \
+    "newest in that stage), or the first 6 or more digits of an entry's digest.\n"
+
+const ls_command ls_command_registry_show = {
+    .name = "registry show",
+    .words = "REF",
+    .summary = "show an entry of the registry",
+    .details =
+        REFERENCES "Shows its files with their digests, the run it came from, and who moved it to which\n"
+                   "stage.\n"
+                   "\n"
+                   "Example:\n"
+                   "  lockstep registry show assistant@approved",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &list_table,
+    .settings_bytes = sizeof(list_settings),
+    .run = run_show,
+};
+
+/* ---- get ---- */
+
+typedef struct get_settings {
+    const char *registry, *output;
+} get_settings;
+
+static const ls_option get_options[] = {LS_ROW_OUTPUT_DIR(get_settings), LS_ROW_REGISTRY(get_settings)};
+static const ls_option_table get_table = LS_OPTIONS(get_options);
+
+static ls_status run_get(const ls_invocation *invocation)
+{
+    const get_settings *settings = invocation->settings;
+    ls_registry *registry = NULL;
+    ls_registry_found found;
+    if (!settings->output[0]) {
+        return ls_fail(LS_ERR_INVALID, "--output DIR is missing: the new folder for the files");
+    }
+    LS_TRY(ls_registry_open_word(invocation, settings->registry, &registry, &found));
+    const ls_status status = ls_registry_get(registry, invocation->arena, &found, settings->output);
+    if (status == LS_OK) {
+        printf("%s: %s, %zu file%s, %.1f MB\n", settings->output,
+               ls_registry_label(invocation->arena, &found), found.entry.file_count,
+               found.entry.file_count == 1 ? "" : "s", (double)ls_registry_entry_bytes(&found.entry) / 1e6);
+    }
+    ls_registry_entry_release(&found.entry);
+    ls_registry_close(registry);
+    return status;
+}
+
+const ls_command ls_command_registry_get = {
+    .name = "registry get",
+    .words = "REF",
+    .summary = "fetch an entry's files from the registry",
+    .details =
+        REFERENCES "The folder appears when all files are there and have the digests of the entry. A\n"
+                   "model that is trained from it, or from data in it, knows its parent: registry.json\n"
+                   "in the folder names it.\n"
+                   "\n"
+                   "Example:\n"
+                   "  lockstep registry get assistant@approved -o assistant",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &get_table,
+    .settings_bytes = sizeof(get_settings),
+    .run = run_get,
+};
+
+/* ---- promote ---- */
+
+typedef struct promote_settings {
+    const char *registry, *note;
+} promote_settings;
+
+static const ls_option promote_options[] = {
+    {.key = "note",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(promote_settings, note),
+     .default_text = "\"\"",
+     .value_name = "TEXT",
+     .help = "the reason, kept in the history"},
+    LS_ROW_REGISTRY(promote_settings),
+};
+static const ls_option_table promote_table = LS_OPTIONS(promote_options);
+
+static ls_status run_promote(const ls_invocation *invocation)
+{
+    const promote_settings *settings = invocation->settings;
+    ls_registry_stage stage = LS_STAGE_CANDIDATE;
+    ls_registry *registry = NULL;
+    ls_registry_found found;
+    while (stage < LS_STAGES && strcmp(invocation->words[1], ls_registry_stage_names[stage]) != 0) {
+        stage++;
+    }
+    if (stage == LS_STAGES) {
+        return ls_fail(LS_ERR_INVALID, "there is no stage '%s': it is candidate, approved or retired",
+                       invocation->words[1]);
+    }
+    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    const ls_status status =
+        ls_registry_promote(registry, invocation->arena, invocation->words[0], stage, settings->note, &found);
+    if (status == LS_OK) {
+        printf("%s is %s\n", ls_registry_label(invocation->arena, &found), ls_registry_stage_names[stage]);
+        ls_registry_entry_release(&found.entry);
+    }
+    ls_registry_close(registry);
+    return status;
+}
+
+const ls_command ls_command_registry_promote = {
+    .name = "registry promote",
+    .words = "REF STAGE",
+    .summary = "approve or retire a version in the registry",
+    .details =
+        REFERENCES "STAGE is candidate, approved or retired. Who did it and when is kept.\n"
+                   "\n"
+                   "Examples:\n"
+                   "  lockstep registry promote assistant@3 approved --note 'best of five on our tasks'\n"
+                   "  lockstep registry promote assistant@2 retired",
+    .words_min = 2,
+    .words_max = 2,
+    .options = &promote_table,
+    .settings_bytes = sizeof(promote_settings),
+    .run = run_promote,
+};

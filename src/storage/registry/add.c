@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Adding an entry: its parents, its bytes, its name. */
+#include "storage/registry/registry.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "storage/registry/survey.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- parents ---- */
+
+static void add_parent(ls_registry_entry *entry, const char *digest, const char *as)
+{
+    for (size_t i = 0; i < entry->parent_count; i++) {
+        if (strcmp(entry->parents[i].digest, digest) == 0) {
+            return;
+        }
+    }
+    if (entry->parent_count < LS_ENTRY_PARENTS_MAX) {
+        ls_registry_entry_parent *parent = &entry->parents[entry->parent_count++];
+        memcpy(parent->digest, digest, sizeof parent->digest);
+        parent->as = as;
+    }
+}
+
+static const char *place_of(ls_arena *arena, const char *path)
+{
+    char sha256[LS_SHA256_HEX_BYTES];
+    ls_sha256_hex(path, strlen(path), sha256);
+    return ls_arena_printf(arena, "places/%s/", sha256);
+}
+
+/* Whether the files of an entry are at its path with their sizes. */
+static bool is_as_it_was(ls_arena *arena, const ls_registry_entry *entry)
+{
+    bool same = true;
+    for (size_t i = 0; same && i < entry->file_count; i++) {
+        struct stat info;
+        const char *path = ls_path_is_dir(entry->path)
+                               ? ls_path_join(arena, entry->path, entry->files[i].name)
+                               : entry->path;
+        same = stat(path, &info) == 0 && (uint64_t)info.st_size == entry->files[i].bytes;
+    }
+    return same;
+}
+
+/* The newest entry made from this very path, if its files still are what they were. */
+static bool find_place(ls_registry *registry, ls_arena *arena, const char *path, ls_registry_found *best)
+{
+    ls_blob_entry *entries = NULL;
+    size_t count = 0;
+    const char *place = place_of(arena, path);
+    *best = (ls_registry_found){0};
+    if (ls_blob_list(ls_registry_blobs(registry), arena, place, true, &entries, &count) != LS_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ls_registry_found found;
+        const char *digest = entries[i].key + strlen(place);
+        if (ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
+            ls_registry_load(registry, arena, digest, &found) == LS_OK) {
+            const bool better = found.version > 0 && found.entry.when_s > best->entry.when_s &&
+                                is_as_it_was(arena, &found.entry);
+            ls_registry_entry_release(better ? &best->entry : &found.entry);
+            *best = better ? found : *best;
+        }
+    }
+    return best->version > 0;
+}
+
+/* The receipt in a folder that ls_registry_get made. */
+static bool find_receipt(ls_registry *registry, ls_arena *arena, const char *folder, ls_registry_found *found)
+{
+    json_t *receipt = NULL;
+    bool is_found = false;
+    if (ls_json_load(ls_path_join(arena, folder, LS_REGISTRY_RECEIPT), 1 << 20, &receipt) == LS_OK) {
+        const char *digest = json_string_value(json_object_get(receipt, "entry"));
+        is_found = digest && ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
+                   ls_registry_load(registry, arena, digest, found) == LS_OK;
+        json_decref(receipt);
+    }
+    return is_found;
+}
+
+/* Which entry a path is: itself, a run's newest checkpoint, or a folder that it is in. */
+static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, ls_registry_found *found)
+{
+    const char *checkpoint = NULL;
+    char *real = realpath(path, NULL);
+    const char *whole = ls_arena_strdup(arena, real ? real : path);
+    free(real);
+    bool is_found = find_place(registry, arena, whole, found) || find_receipt(registry, arena, whole, found);
+    if (!is_found && ls_path_is_dir(whole) && ls_checkpoint_resolve(arena, whole, &checkpoint) == LS_OK) {
+        is_found = find_place(registry, arena, checkpoint, found);
+    }
+    if (!is_found && !ls_path_is_dir(whole)) { /* a file, or a pattern */
+        char *folder = realpath(ls_path_dirname(arena, whole), NULL);
+        is_found = folder && (find_place(registry, arena, ls_arena_strdup(arena, folder), found) ||
+                              find_receipt(registry, arena, folder, found));
+        free(folder);
+    }
+    ls_error_clear();
+    return is_found;
+}
+
+/* Those that were asked for, then those that the run file names and the registry knows. */
+static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
+                              const ls_survey_source *sources, ls_registry_entry *entry)
+{
+    ls_registry_found found;
+    json_t *unknown = json_array();
+    entry->parents = ls_arena_new(arena, ls_registry_entry_parent, LS_ENTRY_PARENTS_MAX);
+    json_object_set_new(entry->facts, "sources", unknown);
+    for (size_t i = 0; i < options->parent_count; i++) {
+        const ls_status status = ls_registry_find(registry, arena, options->parents[i], &found);
+        LS_TRY(status == LS_OK ? LS_OK : ls_fail_within(status, "parent %s", options->parents[i]));
+        add_parent(entry, found.digest, found.entry.kind == LS_ENTRY_DATA ? "data" : "parent");
+        ls_registry_entry_release(&found.entry);
+    }
+    for (; sources->path; sources++) {
+        if (find_path(registry, arena, sources->path, &found)) {
+            add_parent(entry, found.digest, sources->as);
+            ls_registry_entry_release(&found.entry);
+        } else {
+            json_array_append_new(unknown, json_pack("{s:s, s:s}", "path", sources->path, "as", sources->as));
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- adding ---- */
+
+static bool same_content(const ls_registry_entry *a, const ls_registry_entry *b)
+{
+    bool same = a->kind == b->kind && a->stored == b->stored && a->file_count == b->file_count &&
+                a->parent_count == b->parent_count && strcmp(a->path, b->path) == 0;
+    for (size_t i = 0; same && i < a->file_count; i++) {
+        same = strcmp(a->files[i].name, b->files[i].name) == 0 &&
+               strcmp(a->files[i].sha256, b->files[i].sha256) == 0;
+    }
+    for (size_t i = 0; same && i < a->parent_count; i++) {
+        same = strcmp(a->parents[i].digest, b->parents[i].digest) == 0;
+    }
+    return same;
+}
+
+/* The newest version of the name that has this content. */
+static ls_status find_same(ls_registry *registry, ls_arena *arena, const ls_registry_entry *entry,
+                           ls_registry_found *found_out)
+{
+    ls_name name;
+    LS_TRY(ls_name_read(ls_registry_blobs(registry), arena, entry->name, &name));
+    *found_out = (ls_registry_found){0};
+    for (uint32_t v = name.version_count; v-- > 0;) {
+        ls_registry_found found;
+        LS_TRY(ls_registry_load(registry, arena, name.versions[v].digest, &found));
+        if (same_content(entry, &found.entry)) {
+            *found_out = found;
+            return LS_OK;
+        }
+        ls_registry_entry_release(&found.entry);
+    }
+    return LS_OK;
+}
+
+static ls_status put_mark(ls_registry *registry, const char *key)
+{
+    bool stored = false;
+    return ls_blob_put_new(ls_registry_blobs(registry), key, "", 0, &stored);
+}
+
+static ls_status prepare_version(void *context, const ls_name *name, ls_name_record *record)
+{
+    record->is_version = true;
+    record->version = name->version_count + 1;
+    memcpy(record->digest, context, sizeof record->digest);
+    return LS_OK;
+}
+
+static ls_status put_entry(ls_registry *registry, ls_arena *arena, ls_registry_entry *entry,
+                           ls_registry_found *found)
+{
+    const char *text = NULL;
+    size_t bytes = 0;
+    bool stored = false;
+    ls_name_record record;
+    LS_TRY(ls_registry_entry_encode(arena, entry, &text, &bytes));
+    ls_sha256_hex(text, bytes, found->digest);
+    for (size_t i = 0; i < entry->parent_count; i++) {
+        LS_TRY(put_mark(registry,
+                        ls_arena_printf(arena, "children/%s/%s", entry->parents[i].digest, found->digest)));
+    }
+    LS_TRY(put_mark(registry, ls_arena_printf(arena, "%s%s", place_of(arena, entry->path), found->digest)));
+    LS_TRY(ls_blob_put_new(ls_registry_blobs(registry),
+                           ls_arena_printf(arena, "entries/%s.json", found->digest), text, bytes, &stored));
+    LS_TRY(ls_name_append(ls_registry_blobs(registry), arena, entry->name, prepare_version, found->digest,
+                          &record));
+    found->name = entry->name;
+    found->version = record.version;
+    found->stage = record.stage;
+    found->entry = *entry;
+    return LS_OK;
+}
+
+static ls_status store_files(ls_registry *registry, ls_arena *arena, const ls_registry_entry *entry,
+                             ls_chunks_stored *stored)
+{
+    for (size_t i = 0; i < entry->file_count; i++) {
+        const char *path = ls_path_is_dir(entry->path)
+                               ? ls_path_join(arena, entry->path, entry->files[i].name)
+                               : entry->path;
+        LS_TRY(ls_chunks_put(ls_registry_chunks(registry), path, &entry->files[i], stored));
+    }
+    return LS_OK;
+}
+
+/* Between the marks of a writer. */
+static ls_status add(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
+                     ls_registry_entry *entry, ls_registry_added *added)
+{
+    const char *text = NULL;
+    size_t bytes = 0;
+    ls_survey_source *sources = NULL;
+    LS_TRY(ls_survey(arena, options->path, entry, &sources));
+    LS_TRY(find_parents(registry, arena, options, sources, entry));
+    if (*options->note) {
+        json_object_set_new(entry->facts, "note", json_string(options->note));
+    }
+    LS_TRY(ls_registry_entry_encode(arena, entry, &text,
+                                    &bytes)); /* sorts the files, and refuses bad names early */
+    if (entry->stored) {
+        LS_TRY(store_files(registry, arena, entry, &added->stored));
+    }
+    LS_TRY(find_same(registry, arena, entry, &added->found));
+    added->is_new = added->found.version == 0;
+    if (!added->is_new) {
+        ls_registry_entry_release(entry);
+        return LS_OK;
+    }
+    return put_entry(registry, arena, entry, &added->found);
+}
+
+ls_status ls_registry_add(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
+                          ls_registry_added *added_out)
+{
+    const char *mark = NULL;
+    ls_registry_added added = {0};
+    LS_TRY(ls_registry_entry_check_name(options->name));
+    LS_TRY(ls_registry_begin(registry, arena, &mark));
+    ls_registry_entry entry = {.kind = options->kind,
+                               .name = options->name,
+                               .stored = options->store,
+                               .who = ls_registry_who(arena),
+                               .code = "lockstep " LS_VERSION,
+                               .when_s = ls_clock_wall_s(),
+                               .facts = json_object()};
+    ls_status status = add(registry, arena, options, &entry, &added);
+    if (status != LS_OK) {
+        const char *reason = ls_arena_strdup(arena, ls_error_text());
+        ls_registry_entry_release(&entry);
+        if (ls_registry_end(registry, mark) != LS_OK) {
+            ls_error_clear();
+        }
+        return ls_fail(status, "%s", reason);
+    }
+    LS_TRY(ls_registry_end(registry, mark));
+    *added_out = added;
+    return LS_OK;
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/registry/survey.h"
+
+#include "base/file.h"
+#include "base/list.h"
+#include "base/yaml.h"
+#include "storage/checkpoint/manifest.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256 };
+
+static void add_file(ls_registry_entry *entry, size_t *capacity, const ls_registry_entry_file *file)
+{
+    if (ls_list_grow(&entry->files, entry->file_count, capacity, sizeof *file) != LS_OK) {
+        abort();
+    }
+    entry->files[entry->file_count++] = *file;
+}
+
+static ls_status hash_file(const char *path, ls_registry_entry_file *file)
+{
+    ls_file_map map = {0};
+    LS_TRY(ls_file_map_open(path, &map));
+    file->bytes = map.bytes;
+    ls_sha256_hex(map.data, map.bytes, file->sha256);
+    ls_file_map_close(&map);
+    return LS_OK;
+}
+
+/* ---- folders and files ---- */
+
+/* below: "" or "a/b/" */
+static ls_status walk(ls_arena *arena, const char *root, const char *below, unsigned depth,
+                      ls_registry_entry *entry, size_t *capacity)
+{
+    char **names = NULL;
+    size_t count = 0;
+    LS_TRY(ls_dir_list(arena, ls_path_join(arena, root, below), &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        struct stat info;
+        const char *name = ls_arena_printf(arena, "%s%s", below, names[i]);
+        const char *path = ls_path_join(arena, root, name);
+        if (strcmp(name, LS_REGISTRY_RECEIPT) == 0) {
+            continue;
+        }
+        if (stat(path, &info) != 0) {
+            return ls_fail_errno(errno, "can't look at %s", path);
+        }
+        if (S_ISDIR(info.st_mode)) {
+            if (depth >= DEPTH_MAX) {
+                return ls_fail(LS_ERR_INVALID, "%s: folders are more than %d deep", path, DEPTH_MAX);
+            }
+            LS_TRY(walk(arena, root, ls_arena_printf(arena, "%s/", name), depth + 1, entry, capacity));
+        } else {
+            ls_registry_entry_file file = {.name = name};
+            LS_TRY(hash_file(path, &file));
+            add_file(entry, capacity, &file);
+        }
+    }
+    return LS_OK;
+}
+
+static bool has_file(const ls_registry_entry *entry, const char *suffix)
+{
+    for (size_t i = 0; i < entry->file_count; i++) {
+        if (ls_path_has_suffix(entry->files[i].name, suffix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An object with the keys that `eval --json` prints. */
+static bool is_evaluation(const json_t *document)
+{
+    static const char *const keys[] = {"perplexity", "accuracy", "tasks"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (json_object_get(document, keys[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ls_registry_entry_kind kind_of(const ls_registry_entry *entry, const json_t *document)
+{
+    return has_file(entry, "adapter_config.json")                           ? LS_ENTRY_ADAPTER
+           : has_file(entry, ".safetensors") || has_file(entry, ".gguf")    ? LS_ENTRY_MODEL
+           : has_file(entry, "tokenizer.json") || has_file(entry, ".model") ? LS_ENTRY_TOKENIZER
+           : is_evaluation(document)                                        ? LS_ENTRY_EVALUATION
+                                                                            : LS_ENTRY_DATA;
+}
+
+/* Numbers and short texts of an object, with those of objects in it as "outer.inner". */
+static void copy_metrics(json_t *to, const json_t *from, const char *prefix)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)from, key, value)
+    {
+        char name[256];
+        if (json_object_size(to) >= 200) {
+            return;
+        }
+        snprintf(name, sizeof name, "%s%s", prefix, key);
+        if (json_is_number(value)) {
+            json_object_set(to, name, value);
+        } else if (json_is_object(value) && !*prefix) {
+            char inner[128];
+            snprintf(inner, sizeof inner, "%.120s.", key);
+            copy_metrics(to, value, inner);
+        }
+    }
+}
+
+static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry)
+{
+    size_t capacity = 0;
+    ls_registry_entry_file *grown = NULL;
+    json_t *document = NULL;
+    entry->files = NULL;
+    ls_status status = LS_OK;
+    if (ls_path_is_dir(entry->path)) {
+        status = walk(arena, entry->path, "", 0, entry, &capacity);
+    } else {
+        ls_registry_entry_file file = {.name = ls_path_basename(entry->path)};
+        status = hash_file(entry->path, &file);
+        add_file(entry, &capacity, &file);
+    }
+    grown = entry->files;
+    entry->files = ls_arena_new(arena, ls_registry_entry_file, entry->file_count + 1);
+    if (grown) {
+        memcpy(entry->files, grown, entry->file_count * sizeof *grown);
+    }
+    free(grown);
+    LS_TRY(status);
+    if (entry->file_count == 0) {
+        return ls_fail(LS_ERR_INVALID, "%s has no files", entry->path);
+    }
+    if (ls_path_has_suffix(entry->path, ".json") &&
+        ls_json_load(entry->path, DOCUMENT_BYTES_MAX, &document) != LS_OK) {
+        ls_error_clear();
+    }
+    entry->kind = entry->kind == LS_ENTRY_AUTO ? kind_of(entry, document) : entry->kind;
+    if (entry->kind == LS_ENTRY_EVALUATION && json_is_object(document)) {
+        json_t *metrics = json_object();
+        copy_metrics(metrics, document, "");
+        json_object_set_new(entry->facts, "metrics", metrics);
+    }
+    json_decref(document);
+    return LS_OK;
+}
+
+/* ---- checkpoints ---- */
+
+static void add_source(ls_arena *arena, ls_survey_source *sources, const char *path, const char *as)
+{
+    size_t count = 0;
+    while (sources[count].path) {
+        count++;
+    }
+    if (path && *path && count < SOURCES_MAX) {
+        sources[count] = (ls_survey_source){ls_arena_strdup(arena, path), as};
+    }
+}
+
+/* model.from, adapter.from and data.train of a run file. */
+static ls_status read_sources(ls_arena *arena, const char *text, size_t bytes, const char *where,
+                              ls_survey_source *sources)
+{
+    ls_document document = {0};
+    LS_TRY(ls_yaml_parse(text, bytes, where, &document));
+    const json_t *train = json_object_get(json_object_get(document.root, "data"), "train");
+    add_source(arena, sources,
+               json_string_value(json_object_get(json_object_get(document.root, "model"), "from")), "base");
+    add_source(arena, sources,
+               json_string_value(json_object_get(json_object_get(document.root, "adapter"), "from")),
+               "adapter");
+    for (size_t i = 0; i < json_array_size(train); i++) {
+        const json_t *item = json_array_get(train, i);
+        const char *path = json_string_value(item);
+        add_source(arena, sources, path ? path : json_string_value(json_object_get(item, "path")), "data");
+    }
+    ls_document_release(&document);
+    return LS_OK;
+}
+
+/* What summary.json of the run says of this very step. */
+static void add_results(ls_arena *arena, const ls_checkpoint *checkpoint, json_t *facts, json_t *run)
+{
+    static const char *const kept[] = {"loss", "val_loss", "tokens", "wall_s", "cost_usd", "energy_j"};
+    const char *folder = ls_path_dirname(arena, ls_path_dirname(arena, checkpoint->path));
+    json_t *summary = NULL, *metrics = json_object();
+    if (checkpoint->meta.has_val_loss) {
+        json_object_set_new(metrics, "val_loss", json_real(checkpoint->meta.val_loss));
+    }
+    if (ls_json_load(ls_path_join(arena, folder, "summary.json"), DOCUMENT_BYTES_MAX, &summary) != LS_OK) {
+        ls_error_clear();
+    }
+    const json_t *step = json_object_get(summary, "step");
+    if (json_is_integer(step) && (uint64_t)json_integer_value(step) == checkpoint->meta.step) {
+        for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+            json_t *value = json_object_get(summary, kept[i]);
+            if (json_is_number(value)) {
+                json_object_set(metrics, kept[i], value);
+            }
+        }
+        json_t *hash = json_object_get(summary, "state_hash");
+        if (json_is_string(hash)) {
+            json_object_set(run, "state_hash", hash);
+        }
+    }
+    json_decref(summary);
+    json_object_set_new(facts, "metrics", metrics);
+}
+
+static void add_run(ls_arena *arena, const ls_checkpoint *checkpoint, const char *run_file, json_t *facts)
+{
+    const json_t *extra = checkpoint->meta.extra;
+    const char *name = json_string_value(json_object_get(extra, "run"));
+    const char *data = json_string_value(json_object_get(extra, "data_hash"));
+    json_t *run =
+        json_pack("{s:s, s:s, s:I, s:s*, s:s*, s:s*}", "identity", checkpoint->meta.identity, "determinism",
+                  checkpoint->meta.determinism, "step", (json_int_t)checkpoint->meta.step, "name", name,
+                  "data_hash", data, "file", run_file);
+    add_results(arena, checkpoint, facts, run);
+    json_object_set_new(facts, "run", run);
+}
+
+static ls_status survey_checkpoint(ls_arena *arena, const ls_checkpoint *checkpoint, ls_registry_entry *entry,
+                                   ls_survey_source *sources)
+{
+    const ls_manifest *m = checkpoint->manifest;
+    const char *run_file = NULL;
+    entry->files = ls_arena_new(arena, ls_registry_entry_file, m->file_count + m->attachment_count + 1);
+    for (size_t i = 0; i < m->file_count; i++) {
+        ls_registry_entry_file *f = &entry->files[entry->file_count++];
+        *f = (ls_registry_entry_file){.name = ls_arena_strdup(arena, m->files[i].name),
+                                      .bytes = m->files[i].bytes};
+        memcpy(f->sha256, m->files[i].sha256, sizeof f->sha256);
+    }
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        ls_registry_entry_file *f = &entry->files[entry->file_count++];
+        *f = (ls_registry_entry_file){.name = ls_arena_strdup(arena, m->attachments[i].name),
+                                      .bytes = m->attachments[i].bytes};
+        memcpy(f->sha256, m->attachments[i].sha256, sizeof f->sha256);
+        if (strcmp(f->name, "run.yaml") == 0) {
+            char *text = NULL;
+            size_t bytes = 0;
+            LS_TRY(ls_checkpoint_attachment_read(checkpoint, arena, f->name, &text, &bytes));
+            LS_TRY(read_sources(arena, text, bytes, ls_path_join(arena, checkpoint->path, f->name), sources));
+            run_file = f->sha256;
+        }
+    }
+    ls_registry_entry_file *manifest = &entry->files[entry->file_count++];
+    manifest->name = LS_MANIFEST_NAME;
+    LS_TRY(hash_file(ls_path_join(arena, checkpoint->path, LS_MANIFEST_NAME), manifest));
+    if (entry->kind == LS_ENTRY_AUTO) {
+        entry->kind = ls_checkpoint_base_digest(checkpoint) ? LS_ENTRY_ADAPTER : LS_ENTRY_MODEL;
+    }
+    add_run(arena, checkpoint, run_file, entry->facts);
+    return LS_OK;
+}
+
+/* ---- all ---- */
+
+static ls_status real_path(ls_arena *arena, const char *path, const char **real_out)
+{
+    char *real = realpath(path, NULL);
+    if (!real) {
+        return ls_fail_errno(errno, "can't look at %s", path);
+    }
+    *real_out = ls_arena_strdup(arena, real);
+    free(real);
+    return LS_OK;
+}
+
+ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
+                    ls_survey_source **sources_out)
+{
+    const char *found = NULL;
+    ls_checkpoint *checkpoint = NULL;
+    ls_survey_source *sources = ls_arena_new(arena, ls_survey_source, SOURCES_MAX + 1);
+    LS_TRY(real_path(arena, path, &entry->path));
+    entry->file_count = 0;
+    ls_status status = LS_ERR_NOT_FOUND;
+    if (ls_path_is_dir(entry->path)) {
+        status = ls_checkpoint_resolve(arena, entry->path, &found);
+    }
+    if (status == LS_ERR_NOT_FOUND) {
+        ls_error_clear();
+        status = survey_files(arena, entry);
+    } else if (status == LS_OK) {
+        LS_TRY(real_path(arena, found, &entry->path));
+        LS_TRY(ls_checkpoint_open(entry->path, &checkpoint));
+        status = survey_checkpoint(arena, checkpoint, entry, sources);
+        ls_checkpoint_close(checkpoint);
+    }
+    *sources_out = sources;
+    return status;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Survey: what a path on this machine is, as the beginning of an entry.
+ *
+ *   a checkpoint, a run directory (its newest checkpoint)   digests come from the manifest, which
+ *                                                           costs nothing; facts: run, metrics
+ *   a folder, a file                                        every file is read
+ */
+#ifndef LS_STORAGE_REGISTRY_SURVEY_H
+#define LS_STORAGE_REGISTRY_SURVEY_H
+
+#include "storage/registry/entry.h"
+
+/* Written into what `registry get` makes, so that what comes of it knows its parent. Not part of an
+ * entry. */
+#define LS_REGISTRY_RECEIPT "registry.json"
+
+/*
+ * Fills in kind (if it is LS_ENTRY_AUTO), path, files and facts. sources_out: paths that it was
+ * made from, as its run file has them, NULL-terminated, with what each is: "base", "adapter",
+ * "data". Errors: LS_ERR_NOT_FOUND; LS_ERR_INVALID for a path without files, or a name that an
+ * entry cannot hold; those of ls_checkpoint_open; LS_ERR_IO.
+ */
+typedef struct ls_survey_source {
+    const char *path, *as;
+} ls_survey_source;
+LS_MUST_CHECK ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
+                                  ls_survey_source **sources_out);
+
+#endif
