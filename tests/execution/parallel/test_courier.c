@@ -203,8 +203,8 @@ static ls_status give_up_once(member *m, const ls_crew *crew)
     if (m->rank == 0) {
         ls_tensor value = make_value();
         LS_TRY(attempt(m, crew, 1, 1));
-        fill(&value, 9);
-        LS_TRY(crew->send(crew->context, LS_CREW_FORWARD, 1, &value)); /* no stage takes it */
+        fill(&value, tag_of(LS_CREW_FORWARD, 0, 1));
+        LS_TRY(crew->send(crew->context, LS_CREW_FORWARD, 1, &value)); /* may arrive or not */
         free(value.data);
     } else {
         m->w->wrong += attempt(m, crew, 1, VALUES) != LS_STOPPED;
