@@ -264,6 +264,14 @@ typedef struct ls_run_log_settings {
     bool tensorboard;
 } ls_run_log_settings;
 
+/* The entry of the finished model in the registry (storage/registry/registry.h). */
+typedef struct ls_run_registry {
+    bool add;
+    const char *name;    /* "": that of the run */
+    bool store;          /* its bytes too */
+    const char *address; /* "": $LOCKSTEP_REGISTRY, else under $LOCKSTEP_HOME */
+} ls_run_registry;
+
 /* How close to each other the ranks of a job must be, from near to far, in the order of the
  * levels of the queue's tree. */
 typedef enum ls_nearness {
@@ -362,6 +370,7 @@ typedef struct ls_run_file {
     ls_run_sample sample;
     ls_run_log_settings log;
     ls_run_alerts alerts;
+    ls_run_registry registry;
     ls_run_job job;
     ls_run_asha asha;
     ls_run_automatic automatic;

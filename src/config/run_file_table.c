@@ -178,6 +178,11 @@ static const ls_option options[] = {
     {ROW("alerts.disk", LS_OPTION_BYTES, alerts.disk_bytes, "1GiB"), .min = 0, .max = 1e15, .help = "alert when the disk of the run has less space left than this; 0: never"},
     {BOOL("alerts.lost_ranks", alerts.lost_ranks, "true"), .help = "alert when a rank is lost"},
 
+    {BOOL("registry.add", registry.add, "true"), .help = "add the model of the finished run to the registry ('lockstep registry ls'), with its run file, data and base"},
+    {STRING("registry.name", registry.name), .value_name = "NAME", .help = "name of the model in the registry; default: the name of the run"},
+    {BOOL("registry.store", registry.store, "false"), .help = "keep the bytes of the newest checkpoint in the registry; false: the entry refers to the run directory"},
+    {STRING("registry.address", registry.address), .value_name = "ADDRESS", .help = "the registry, a folder or s3://BUCKET/PREFIX; default: LOCKSTEP_REGISTRY, or registry/ in LOCKSTEP_HOME"},
+
     {ROW("job.command", LS_OPTION_STRINGS, job.command, "[]"), .value_name = "WORDS", .help = "program and arguments that the queue starts once per rank instead of training, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set; model, data and train then have no effect"},
     {STRING("job.image", job.image), .value_name = "IMAGE", .help = "container image in which the program of job.command runs, such as docker.io/pytorch/pytorch:latest; the machine needs podman, docker, apptainer or singularity. The current folder is the same inside and outside. Default: no container"},
     {ROW("job.image_options", LS_OPTION_STRINGS, job.image_options, "[]"), .value_name = "OPTIONS", .help = "further options for the container tool, such as [--volume=/data:/data]"},
@@ -242,6 +247,7 @@ static const ls_option_section sections[] = {
     {"sample", "text samples that the model writes during training"},
     {"log", "progress lines and TensorBoard files"},
     {"alerts", "what a person is told at once, on the terminal, in events.jsonl and by the queue"},
+    {"registry", "the entry of the finished model in the registry"},
     {"job", "settings of the queue and of recovery"},
     {"job.placement", "how close to each other the ranks are placed"},
     {"job.group", "limit on how many jobs of a group run at once"},

@@ -7,6 +7,7 @@
 #include "telemetry/report/report.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Fewer steps than this say nothing about how good the prediction was. */
 enum { KEPT_STEPS_MIN = 5 };
@@ -145,6 +146,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     json_decref(predicted_mesh);
     ls_time_history_release(&history);
     LS_TRY(result);
+    if (status == LS_OK && strcmp(summary.status, "stopped") != 0) {
+        ls_trainer_register(trainer);
+    }
     if (status == LS_OK && !ls_session_is_on_gpu(session) &&
         trainer->loop.step - trainer->loop.begun_at >= KEPT_STEPS_MIN) {
         ls_prediction_keep(prediction, session, &measured, trainer->loop.step - trainer->loop.begun_at);

@@ -189,6 +189,9 @@ void ls_trainer_report_restored(ls_trainer_saving *saving);
 const char *ls_trainer_ended_as(const ls_trainer *trainer);
 /* The summary as JSON. Saves it in the run directory together with the report. */
 ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out);
+/* Adds the newest checkpoint to the registry, after the summary is saved. What goes wrong is a
+ * warning and an event. */
+void ls_trainer_register(ls_trainer *trainer);
 
 /* {bubble, sent_bytes, rank_memory_bytes} of the plan; and with the mesh, as measured
  * (telemetry/record/summary.h). NULL with a single process or several hosts. The caller drops

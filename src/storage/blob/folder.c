@@ -58,7 +58,7 @@ static ls_status write_temporary(const source *from, const char *path)
         return ls_fail_errno(errno, "can't create %s", path);
     }
     ls_status status = copy_bytes(from, fd, path);
-    if (status == LS_OK && fsync(fd) != 0) {
+    if (status == LS_OK && from->bytes > 0 && fsync(fd) != 0) {
         status = ls_fail_errno(errno, "can't sync %s", path);
     }
     close(fd);

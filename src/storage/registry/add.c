@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/registry/survey.h"
 
@@ -13,8 +14,12 @@
 
 /* ---- parents ---- */
 
-static void add_parent(ls_registry_entry *entry, const char *digest, const char *as)
+static void add_parent(ls_registry_entry *entry, const ls_registry_found *found, const char *as)
 {
+    const char *digest = found->digest;
+    if (found->stage == LS_STAGE_RETIRED) {
+        ls_log_warn("%s@%u, which %s was made from, is retired", found->name, found->version, entry->name);
+    }
     for (size_t i = 0; i < entry->parent_count; i++) {
         if (strcmp(entry->parents[i].digest, digest) == 0) {
             return;
@@ -118,12 +123,12 @@ static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_r
     for (size_t i = 0; i < options->parent_count; i++) {
         const ls_status status = ls_registry_find(registry, arena, options->parents[i], &found);
         LS_TRY(status == LS_OK ? LS_OK : ls_fail_within(status, "parent %s", options->parents[i]));
-        add_parent(entry, found.digest, found.entry.kind == LS_ENTRY_DATA ? "data" : "parent");
+        add_parent(entry, &found, found.entry.kind == LS_ENTRY_DATA ? "data" : "parent");
         ls_registry_entry_release(&found.entry);
     }
     for (; sources->path; sources++) {
         if (find_path(registry, arena, sources->path, &found)) {
-            add_parent(entry, found.digest, sources->as);
+            add_parent(entry, &found, sources->as);
             ls_registry_entry_release(&found.entry);
         } else {
             json_array_append_new(unknown, json_pack("{s:s, s:s}", "path", sources->path, "as", sources->as));

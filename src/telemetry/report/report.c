@@ -333,6 +333,33 @@ static void add_checkpoints(ls_report_data *data, ls_values *page)
     }
 }
 
+/* The newest event `registered`: what the model is in the registry, and what it was made from. */
+static void add_registered(const ls_report_data *data, ls_values *page)
+{
+    const json_t *newest = NULL;
+    uint64_t version = 0;
+    for (size_t i = 0; i < json_array_size(data->events); i++) {
+        const json_t *event = json_array_get(data->events, i);
+        newest = is_named(event, "registered") ? event : newest;
+    }
+    const char *name = member_text(newest, "name"), *entry = member_text(newest, "entry");
+    const bool is_known = name && entry && ls_json_count(newest, "version", &version);
+    ls_values_flag(page, "is_registered", is_known);
+    if (!is_known) {
+        return;
+    }
+    ls_values_printf(page, "registered_as", "%s@%" PRIu64, name, version);
+    ls_values_text(page, "registered_entry", entry);
+    const json_t *parents = json_object_get(newest, "parents");
+    for (size_t i = 0; i < json_array_size(parents); i++) {
+        const json_t *parent = json_array_get(parents, i);
+        ls_values *row = ls_values_add(page, "parents");
+        ls_values_text(row, "as", member_text(parent, "as"));
+        ls_values_text(row, "name", member_text(parent, "name"));
+        ls_values_text(row, "entry", member_text(parent, "entry"));
+    }
+}
+
 /* The event's own fields, key and value; long values are cut. */
 static void add_fields(const json_t *event, ls_values *row)
 {
@@ -399,6 +426,7 @@ void ls_report_add_parts(ls_report_data *data, ls_values *page)
     add_predictions(data, page);
     add_samples(data, page);
     add_checkpoints(data, page);
+    add_registered(data, page);
     add_events(data, page);
     set_identity(data, page);
 }

@@ -16,6 +16,18 @@ prints "is empty"
 expect 0 registry add corpus --name corpus
 prints "corpus@1 added: data, 1 file"
 expect 0 "$LOCKSTEP" train run.yaml --json
+says "in the registry as tiny@1"
+expect 0 registry show tiny@1
+prints "refers to $scratch/runs/tiny/checkpoints/12" "run tiny, step 12"
+check "the report shows it" grep -q "made from data <b>corpus@1</b>" runs/tiny/report.html
+expect 0 "$LOCKSTEP" train run.yaml --json
+expect 2 registry show tiny@2
+# What the registry lacks does not make a finished run fail.
+expect 0 "$LOCKSTEP" train run.yaml --run-dir other --set train.steps=2 --set registry.address=/dev/null/registry
+says "was not added to the registry" "/dev/null/registry"
+check "an event tells" grep -q register_failed other/events.jsonl
+expect 0 "$LOCKSTEP" train run.yaml --run-dir third --set train.steps=2 --set registry.add=false
+expect 2 registry show tiny@2
 expect 0 registry add runs/tiny --name assistant --store --note "the first"
 prints "assistant@1 added: model" "data $(entry_of corpus | cut -c1-16)"
 expect 0 registry add runs/tiny --name assistant --store
@@ -40,7 +52,7 @@ same "both directions" "$(python3 -c '
 import json, sys
 l = json.load(open(sys.argv[1]))
 print(sorted((n["name"], n["version"], n["generation"]) for n in l["nodes"]), len(l["edges"]))' "$out")" \
-    "[('assistant', 1, 0), ('assistant', 2, 1), ('corpus', 1, -1), ('scores', 1, 1)] 4"
+    "[('assistant', 1, 0), ('assistant', 2, 1), ('corpus', 1, -1), ('scores', 1, 1), ('second', 1, 1)] 6"
 expect 0 registry show scores
 prints "perplexity" "lockstep "
 
