@@ -46,6 +46,10 @@ void ls_plan_append_runs(const ls_plan_answer *answer, ls_text *text);
 /* The ladder and the scaling curve, where they were asked for. */
 void ls_plan_append_extras(const ls_plan_answer *answer, ls_text *text);
 void ls_plan_append_scaling(const ls_plan_answer *answer, ls_text *text);
+/* What a slow link is worth: a table, or a line for the first screen, in the answer's arena. Both
+ * for answers with links. */
+void ls_plan_append_links(const ls_plan_answer *answer, ls_text *text);
+const char *ls_plan_link_line(const ls_plan_answer *answer);
 /* --explain TERM. */
 LS_MUST_CHECK ls_status ls_plan_explain(const ls_plan_answer *answer, const char *term, ls_text *text);
 
@@ -64,6 +68,7 @@ json_t *ls_plan_memory_to_json(const ls_memory_estimate *memory);
 json_t *ls_plan_runs_to_json(const ls_plan_answer *answer);
 json_t *ls_plan_scaling_to_json(const ls_plan_answer *answer);
 json_t *ls_plan_ladder_to_json(const ls_ladder *ladder);
+json_t *ls_plan_links_to_json(const ls_plan_links *links);
 
 /* ---- files and figures ---- */
 

@@ -260,6 +260,9 @@ json_t *ls_plan_to_json(const ls_plan_answer *answer)
     if (answer->ladder.count > 0) {
         json_object_set_new(root, "ladder", ls_plan_ladder_to_json(&answer->ladder));
     }
+    if (answer->links) {
+        json_object_set_new(root, "link", ls_plan_links_to_json(answer->links));
+    }
     if (answer->curve) {
         json_object_set_new(root, "scaling", ls_plan_scaling_to_json(answer));
     }

@@ -358,6 +358,9 @@ void ls_plan_append_extras(const ls_plan_answer *answer, ls_text *text)
         ls_text_append(text, "\n");
         ls_ladder_append(&answer->ladder, text);
     }
+    if (answer->links && answer->asked->link[0]) {
+        ls_plan_append_links(answer, text);
+    }
     if (answer->asked->scaling && answer->curve) {
         ls_plan_append_scaling(answer, text);
     } else if (answer->asked->scaling) {

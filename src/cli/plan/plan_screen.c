@@ -204,6 +204,9 @@ static void append_all(const ls_plan_answer *answer, size_t alternatives, size_t
     append_step(answer, text);
     append_strategy(answer, text);
     append_cost(answer, text);
+    if (answer->links && !answer->asked->link[0]) {
+        append_wrapped("slow link", ls_plan_link_line(answer), text);
+    }
     append_rivals(answer, append_paths(answer, alternatives, text), alternatives, text);
     append_key_assumptions(answer, assumptions, text);
     append_wrapped("more", "--why, --assumptions, --all, --explain TERM, --memo FILE, --help", text);

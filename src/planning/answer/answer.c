@@ -120,6 +120,7 @@ static ls_status answer_question(ls_plan_answer *answer)
     }
     answer->steps = ceil(answer->tokens / (double)(answer->setting.global_batch * answer->setting.length));
     answer->days = answer->tokens / answer->estimate.tokens_ps / 86400.0;
+    LS_TRY(answer->refusal && answer->hosts == 0 ? LS_OK : ls_plan_add_links(answer));
     LS_TRY(ls_plan_add_costs(answer));
     if (answer->asked->ladder) {
         ls_plan_climb(answer);

@@ -12,6 +12,7 @@
  *   places.c         no machine was named: compares all places and chooses one
  *   question.c       chooses batch, sequence length, precision and software for that machine
  *   answer.c         evaluates the given strategy or searches for the fastest one that fits
+ *   links.c          what a slow link between the machines is worth
  *   costs.c          failures, power, prices and the verdict
  *   curve.c          the same work on more and on fewer GPUs
  *
@@ -36,6 +37,7 @@
 #include "planning/money/runs.h"
 #include "planning/money/verdict.h"
 #include "planning/step/evidence.h"
+#include "planning/step/link.h"
 #include "planning/step/own_time.h"
 #include "planning/step/scaling.h"
 
@@ -58,6 +60,8 @@ typedef struct ls_plan_question {
     const char *model;
     const char *tokens, *gpus, *nodes, *strategy, *stack;
     const char *budget, *portfolio, *quote, *site, *api_tokens;
+    const char *link; /* rate of the link between machines, "100Mbit" */
+    uint64_t hosts;   /* machines that it connects; 0: those of `gpus` or `nodes` */
     ls_option_strings catalogue;
     uint64_t global_batch, seq, top;
     double runs_per_month, api_price, staff, utilization, deadline, lead_time;
@@ -88,6 +92,15 @@ typedef struct ls_plan_runs {
     ls_runs table;
     ls_plan_run plans[LS_PORTFOLIO_MOST];
 } ls_plan_runs;
+
+/* Data parallel training over a link with fewer bytes (planning/step/link.h). */
+typedef struct ls_plan_links {
+    ls_link_setting setting;
+    ls_link_estimate rows[LS_LINK_SCHEMES];
+    uint32_t chosen; /* of the rows: the gentlest that suffices */
+    /* share of the answer's step that is network, where the link was not asked about; else 0 */
+    double network;
+} ls_plan_links;
 
 /* How Lockstep itself would run the work on this machine. */
 typedef struct ls_plan_own {
@@ -149,11 +162,15 @@ typedef struct ls_plan_answer {
     const ls_path_outcome *outcome;
     ls_ladder ladder;  /* count 0: not asked for */
     ls_scaling *curve; /* NULL: not asked for */
+    /* with --link; or as an alternative, where the network takes over a fifth of the step; NULL */
+    const ls_plan_links *links;
 
     /* Private to the room. */
     /* assumptions that may become key ones; NULL: not made */
     const char *assumed_tokens, *assumed_constants, *assumed_length, *assumed_batch, *assumed_strategy;
     size_t chosen_at;            /* where the assumptions about chosen values begin */
+    double link_bytes_ps;        /* --link, of each of `hosts` machines */
+    int64_t hosts;               /* 0: no --link */
     bool micro_batch_is_of_file; /* it is dropped where no strategy is possible with it */
 } ls_plan_answer;
 

@@ -48,6 +48,14 @@ LS_MUST_CHECK ls_status ls_plan_evaluate_here(ls_plan_answer *answer);
 /* Why this machine has no calibration. */
 const char *ls_plan_why_not_here(const ls_assumptions *assumptions);
 
+/* ---- links.c ---- */
+
+/* Reads --link and --hosts for the machine that was named. Errors: LS_ERR_INVALID. */
+LS_MUST_CHECK ls_status ls_plan_connect(ls_plan_answer *answer);
+/* Fills `links`, once there is an estimate. Errors: LS_ERR_INVALID when the model does not fit on
+ * one of the machines. */
+LS_MUST_CHECK ls_status ls_plan_add_links(ls_plan_answer *answer);
+
 /* ---- costs.c ---- */
 
 /* An own offer and the catalogue's price. */

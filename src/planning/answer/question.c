@@ -467,6 +467,7 @@ ls_status ls_plan_read_question(ls_plan_answer *answer)
     ls_plan_adopt_portfolio(answer);
     LS_TRY(adopt_run(answer, answer->model));
     LS_TRY(choose_machine(answer));
+    LS_TRY(ls_plan_connect(answer));
     LS_TRY(choose_tokens(answer));
     LS_TRY(check_batch(answer));
     return choose_strategy(answer);

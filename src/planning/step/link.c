@@ -11,17 +11,24 @@
 
 #define ENOUGH_COMPUTING 0.8
 
+#define FORM(form)                                                                                           \
+    {                                                                                                        \
+        .kind = LS_COMPRESSION_##form                                                                        \
+    }
+#define BOTH_WAYS(form) FORM(form), FORM(form)
+enum { ONE_PERCENT = (LS_COMPRESSION_BLOCK + 99) / 100 };
+
 const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
-    {"dense", LS_LINK_FP32, LS_LINK_FP32, 1.0, 1},
-    {"int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 1},
-    {"topk 1 %", LS_LINK_TOPK, LS_LINK_FP32, 0.01, 1},
-    {"local 10, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 10},
-    {"local 50, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 50},
-    {"local 50, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 50},
-    {"local 100, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 100},
-    {"local 100, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 100},
-    {"local 500, int8", LS_LINK_INT8, LS_LINK_INT8, 1.0, 500},
-    {"local 500, int4", LS_LINK_INT4, LS_LINK_INT4, 1.0, 500},
+    {"dense", BOTH_WAYS(NONE), 1},
+    {"int8", BOTH_WAYS(INT8), 1},
+    {"topk 1 %", {.kind = LS_COMPRESSION_TOPK, .keep = ONE_PERCENT}, FORM(NONE), 1},
+    {"local 10, int8", BOTH_WAYS(INT8), 10},
+    {"local 50, int8", BOTH_WAYS(INT8), 50},
+    {"local 50, int4", BOTH_WAYS(INT4), 50},
+    {"local 100, int8", BOTH_WAYS(INT8), 100},
+    {"local 100, int4", BOTH_WAYS(INT4), 100},
+    {"local 500, int8", BOTH_WAYS(INT8), 500},
+    {"local 500, int4", BOTH_WAYS(INT4), 500},
 };
 
 /* ---- bytes ---- */
@@ -31,53 +38,20 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-static uint64_t topk_bytes(double ratio, uint64_t values)
-{
-    const uint64_t kept = ls_max_u64(1, (uint64_t)ceil(ratio * (double)values));
-    uint32_t low_bits = 0;
-    while (values / kept >> (low_bits + 1) > 0) {
-        low_bits++;
-    }
-    const uint64_t positions = divide_up(kept * (low_bits + 1) + (values >> low_bits), 8);
-    return ls_min_u64(2 * kept + ls_min_u64(divide_up(values, 8), positions), 4 * values);
-}
-
-uint64_t ls_link_bytes_coded(ls_link_code code, double ratio, uint64_t values)
-{
-    const uint64_t scales = sizeof(float) * divide_up(values, LS_LINK_BLOCK);
-    if (values == 0) {
-        return 0;
-    }
-    switch (code) {
-    case LS_LINK_BF16:
-        return 2 * values;
-    case LS_LINK_INT8:
-        return values + scales;
-    case LS_LINK_INT4:
-        return divide_up(values, 2) + scales;
-    case LS_LINK_TOPK:
-        LS_ASSERT(ratio > 0.0 && ratio <= 1.0);
-        return topk_bytes(ratio, values);
-    case LS_LINK_FP32:
-        break;
-    }
-    return sizeof(float) * values;
-}
-
 uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
                                 uint64_t groups)
 {
     LS_ASSERT(hosts > 0 && groups % hosts == 0);
-    if (scheme->code == LS_LINK_TOPK) {
-        return groups * (hosts - 1) * ls_link_bytes_coded(scheme->code, scheme->ratio, values);
+    if (scheme->sums.kind == LS_COMPRESSION_TOPK) {
+        return groups * (hosts - 1) * ls_compressed_bytes(&scheme->sums, values);
     }
-    const uint64_t share = LS_LINK_BLOCK * divide_up(divide_up(values, hosts), LS_LINK_BLOCK);
+    const uint64_t share = LS_COMPRESSION_BLOCK * divide_up(divide_up(values, hosts), LS_COMPRESSION_BLOCK);
     const uint64_t from_elsewhere = groups - groups / hosts;
     uint64_t bytes = 0;
     for (uint64_t at = 0; at < values; at += share) {
         const uint64_t owned = ls_min_u64(share, values - at);
-        bytes += from_elsewhere * ls_link_bytes_coded(scheme->code, scheme->ratio, owned) +
-                 (hosts - 1) * ls_link_bytes_coded(scheme->back, scheme->ratio, owned);
+        bytes += from_elsewhere * ls_compressed_bytes(&scheme->sums, owned) +
+                 (hosts - 1) * ls_compressed_bytes(&scheme->back, owned);
     }
     return bytes;
 }
@@ -90,10 +64,10 @@ static void add_state(const ls_link_setting *setting, ls_link_estimate *estimate
     if (estimate->scheme.steps > 1) {
         estimate->memory_bytes = 2.0 * state;
         estimate->checkpoint_bytes = 3.0 * state * (hosts - 1.0) + 2.0 * state;
-    } else if (estimate->scheme.code == LS_LINK_TOPK) {
+    } else if (estimate->scheme.sums.kind == LS_COMPRESSION_TOPK) {
         estimate->memory_bytes = state;
         estimate->checkpoint_bytes = state * hosts;
-    } else if (estimate->scheme.code != LS_LINK_FP32) {
+    } else if (estimate->scheme.sums.kind != LS_COMPRESSION_NONE) {
         estimate->memory_bytes = state + state / hosts;
         estimate->checkpoint_bytes = state * hosts + state;
     }
@@ -105,7 +79,7 @@ void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_sche
     LS_ASSERT(setting->hosts >= 2 && setting->compute_s > 0.0 && setting->link_bytes_ps > 0.0);
     const uint64_t hosts = setting->hosts;
     const double senders = (double)hosts * (double)scheme->steps;
-    const double passes = scheme->code == LS_LINK_TOPK ? 1.0 : 2.0;
+    const double passes = scheme->sums.kind == LS_COMPRESSION_TOPK ? 1.0 : 2.0;
     ls_link_estimate estimate = {.scheme = *scheme};
     estimate.bytes = (double)ls_link_bytes_exchange(scheme, setting->values, hosts, hosts) / senders;
     const double dense =

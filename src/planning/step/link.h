@@ -6,55 +6,32 @@
  * the sums of gradients of every step, or, with local steps (train.local), by how much the workers'
  * weights have changed after H steps. One exchange of P values between n hosts:
  *
- *   fp32, bf16,   each group's values are cut into n shares, and each share is sent to the host that
+ *   none, bf16,   each group's values are cut into n shares, and each share is sent to the host that
  *   int8, int4    owns it, which adds the groups up; the owner sends the result to the other hosts
  *   topk          each group's largest values are sent to all other hosts, which add them up
  *
- * Coded, v values take
+ * base/compression.h says how many bytes values take in each form. What the runtime sends is the
+ * sum of these over its messages; tests compare the two.
  *
- *   fp32   4 v            bf16   2 v
- *   int8   v + 4 ceil(v / 256)            a scale in float32 for each block of 256
- *   int4   ceil(v / 2) + 4 ceil(v / 256)
- *   topk   k = max(1, ceil(ratio v)) values in bf16 and their positions: 2 k + the smaller of
- *          ceil(v / 8), a bitmap, and ceil((k l + k + floor(v / 2^l)) / 8), Elias-Fano's code with
- *          l = floor(log2(v / k)); not more than fp32
- *
- * What the runtime sends is the sum of these over its messages; tests compare the two.
- *
- * Sources: Elias 1974 (positions); Douillard and others, "DiLoCo", 2023 (arXiv 2311.08105);
+ * Sources: Douillard and others, "DiLoCo", 2023 (arXiv 2311.08105);
  * Jaghouar and others, "INTELLECT-1", 2024 (arXiv 2412.01152). Pure; any thread.
  */
 #ifndef LS_PLANNING_STEP_LINK_H
 #define LS_PLANNING_STEP_LINK_H
 
+#include "base/compression.h"
 #include "base/status.h"
 
-#include <stdint.h>
-
-enum { LS_LINK_BLOCK = 256 /* values with a common scale */ };
-
-typedef enum ls_link_code {
-    LS_LINK_FP32,
-    LS_LINK_BF16,
-    LS_LINK_INT8,
-    LS_LINK_INT4,
-    LS_LINK_TOPK
-} ls_link_code;
-
-/* Bytes of `values` values in one message. ratio: of topk, in (0, 1]; else without effect. */
-uint64_t ls_link_bytes_coded(ls_link_code code, double ratio, uint64_t values);
-
 typedef struct ls_link_scheme {
-    const char *name;  /* "int8", "local 100, int4" */
-    ls_link_code code; /* of what the groups send */
-    ls_link_code back; /* of what owners send back; without effect for topk */
-    double ratio;      /* of topk */
-    uint64_t steps;    /* H, steps from one exchange to the next: 1 without local steps */
+    const char *name;    /* "int8", "local 100, int4" */
+    ls_compression sums; /* what the groups send */
+    ls_compression back; /* what owners send back; without effect for topk */
+    uint64_t steps;      /* H, steps from one exchange to the next: 1 without local steps */
 } ls_link_scheme;
 
 /* Bytes that all hosts together send in one exchange of `values` values. Each host has `groups` /
- * `hosts` groups, or workers; the shares of owners are equal multiples of LS_LINK_BLOCK, except the
- * last. `hosts` divides `groups`. One host sends nothing. */
+ * `hosts` groups, or workers; the shares of owners are equal multiples of
+ * LS_COMPRESSION_BLOCK, except the last. `hosts` divides `groups`. One host sends nothing. */
 uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
                                 uint64_t groups);
 

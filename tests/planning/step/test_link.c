@@ -5,39 +5,20 @@
 
 #include <string.h>
 
-static void link_bytes_coded_counts_scales_and_positions(void **state)
-{
-    (void)state;
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_FP32, 1.0, 1000), 4000);
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_BF16, 1.0, 1000), 2000);
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 1000), 1000 + 4 * 4);
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT4, 1.0, 1001), 501 + 4 * 4);
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 256), 260);
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_INT8, 1.0, 257), 257 + 8);
-    /* 100 of 10,000: l = 6; positions 100 * 7 + 156 bits = 107 bytes, the bitmap would be 1,250 */
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.01, 10000), 200 + 107);
-    /* half: positions 500 * 2 + 500 bits = 188 bytes, the bitmap is 125 */
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.5, 1000), 1000 + 125);
-    /* all but none: one value at least, and never more than float32 */
-    assert_int_equal(ls_link_bytes_coded(LS_LINK_TOPK, 0.001, 1), 3);
-    for (ls_link_code code = LS_LINK_FP32; code <= LS_LINK_TOPK; code++) {
-        assert_int_equal(ls_link_bytes_coded(code, 0.01, 0), 0);
-    }
-}
-
-/* Two hosts, 512 values: each sends half of its sums to the other, and its half of the result. */
+/* Two hosts, 8,192 values: each sends half of its sums to the other, and its half of the result. */
 static void link_bytes_exchange_adds_both_ways(void **state)
 {
     (void)state;
     const ls_link_scheme *dense = &ls_link_schemes[0], *int8 = &ls_link_schemes[1],
                          *topk = &ls_link_schemes[2];
-    assert_int_equal(ls_link_bytes_exchange(dense, 512, 2, 2), 2 * 2 * 1024);
-    assert_int_equal(ls_link_bytes_exchange(int8, 512, 2, 2), 2 * 2 * 260);
+    assert_int_equal(ls_link_bytes_exchange(dense, 8192, 2, 2), 2 * 2 * 16384);
+    assert_int_equal(ls_link_bytes_exchange(int8, 8192, 2, 2), 2 * 2 * (4096 + 16 * 4));
     /* two groups on each host: twice the sums, one result */
-    assert_int_equal(ls_link_bytes_exchange(int8, 512, 2, 4), 2 * 2 * 260 + 2 * 260);
-    /* the last host owns what is left: 256 and 44 values */
-    assert_int_equal(ls_link_bytes_exchange(int8, 300, 2, 2), 2 * (260 + 48));
-    assert_int_equal(ls_link_bytes_exchange(topk, 10000, 4, 4), 4 * 3 * 307);
+    assert_int_equal(ls_link_bytes_exchange(int8, 8192, 2, 4), 2 * 2 * 4160 + 2 * 4160);
+    /* the last host owns what is left: 4,096 and 300 values */
+    assert_int_equal(ls_link_bytes_exchange(int8, 4396, 2, 2), 2 * (4160 + 300 + 8));
+    assert_int_equal(ls_link_bytes_exchange(topk, 8192, 4, 4),
+                     4 * 3 * ls_compressed_bytes(&topk->sums, 8192));
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, 1, 1), 0);
     }
@@ -128,7 +109,6 @@ static void link_parse_reads_rates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(link_bytes_coded_counts_scales_and_positions),
         cmocka_unit_test(link_bytes_exchange_adds_both_ways),
         cmocka_unit_test(link_estimate_reaches_what_is_asked),
         cmocka_unit_test(link_estimate_agrees_with_intellect_1),
