@@ -157,6 +157,8 @@ extern const ls_command ls_command_sample;
 extern const ls_command ls_command_eval;
 extern const ls_command ls_command_import;
 extern const ls_command ls_command_export;
+extern const ls_command ls_command_branch;
+extern const ls_command ls_command_merge;
 extern const ls_command ls_command_chat;
 extern const ls_command ls_command_pull;
 extern const ls_command ls_command_serve;

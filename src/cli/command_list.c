@@ -16,6 +16,8 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_eval, true},
     {"Models", &ls_command_import, true},
     {"Models", &ls_command_export, true},
+    {"Models", &ls_command_branch, false},
+    {"Models", &ls_command_merge, false},
     {"Models", &ls_command_chat, true},
     {"Models", &ls_command_pull, false},
     {"Models", &ls_command_serve, true},

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* eval: computes the loss of a model on a file; eval_answers.c counts right answers. */
+/* eval: its options; eval_loss.c computes losses, eval_answers.c counts right answers. */
 #include "cli/models/eval.h"
 
-#include "base/file.h"
-#include "cli/token_ids.h"
-#include "data/dataset.h"
-#include "execution/train/evaluate.h"
-
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-enum { IDS_BYTES_MAX = 1 << 30 };
 
 #define FIELD(name) .offset = offsetof(eval_settings, name)
 static const ls_option eval_options[] = {
     {.key = "data",
-     .type = LS_OPTION_STRING,
+     .type = LS_OPTION_STRINGS,
      FIELD(data),
-     .default_text = "\"\"",
+     .default_text = "[]",
      .value_name = "FILE",
-     .help = "file to evaluate on, of any format that training reads"},
+     .help = "file to evaluate on, of any format that training reads; may be repeated, for a table"},
     LS_ROW_FIELD(eval_settings),
     {.key = "tokens",
      .type = LS_OPTION_STRING,
@@ -136,137 +126,25 @@ static const ls_option eval_options[] = {
 #undef FIELD
 static const ls_option_table eval_table = LS_OPTIONS(eval_options);
 
-static ls_status read_ids(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
-{
-    memcpy(tokens_out, (const int32_t *)context + first, (size_t)count * sizeof *tokens_out);
-    return LS_OK;
-}
-
-static ls_status read_dataset(void *context, uint64_t first, uint64_t count, int32_t *tokens_out)
-{
-    return ls_dataset_tokens(context, LS_SPLIT_VALIDATION, 0, first, count, tokens_out);
-}
-
-static uint64_t window_length(const eval_settings *settings, const ls_model_config *config, uint64_t tokens)
-{
-    uint64_t length = settings->context;
-    if (length == 0) {
-        length = config->context < 1024 ? (uint64_t)config->context : 1024;
-    }
-    return tokens >= 2 && tokens - 1 < length ? tokens - 1 : length;
-}
-
-static ls_status check_context(const eval_settings *settings, const ls_model_config *config)
-{
-    if (settings->context > (uint64_t)config->context) {
-        return ls_fail(LS_ERR_INVALID,
-                       "--context is %" PRIu64 ", allowed is 1 to %" PRId64 ", the context of the model",
-                       settings->context, config->context);
-    }
-    return LS_OK;
-}
-
-static ls_status evaluate(const eval_settings *settings, const ls_loaded_model *model,
-                          const ls_token_stream *stream, ls_evaluation *result_out)
-{
-    const ls_model_config *config = &model->file->config;
-    const uint64_t length = window_length(settings, config, stream->token_count);
-    ls_evaluator *evaluator = NULL;
-    const ls_model_on_device on_device = ls_loaded_model_on_device(model);
-    LS_TRY(ls_evaluator_create(&on_device, 1, (int64_t)length, &evaluator));
-    const ls_status status = ls_evaluator_run(evaluator, stream, 0, result_out);
-    ls_evaluator_destroy(evaluator);
-    return status;
-}
-
-static ls_status eval_tokens(const ls_invocation *invocation, ls_loaded_model *model,
-                             ls_evaluation *result_out)
-{
-    const eval_settings *settings = invocation->settings;
-    char *text = NULL;
-    size_t bytes = 0;
-    ls_token_buffer ids = {0};
-    LS_TRY(ls_file_read(invocation->arena, settings->tokens, IDS_BYTES_MAX, &text, &bytes));
-    ls_status status = ls_token_ids_parse(text, bytes, settings->tokens, &ids);
-    if (status == LS_OK) {
-        const ls_token_stream stream = {read_ids, ids.ids, ids.count};
-        status = evaluate(settings, model, &stream, result_out);
-        status = status == LS_OK ? LS_OK : ls_fail_within(status, "%s", settings->tokens);
-    }
-    ls_token_buffer_release(&ids);
-    return status;
-}
-
-static ls_status eval_data(const eval_settings *settings, ls_loaded_model *model, ls_evaluation *result_out,
-                           double *bytes_per_token_out)
-{
-    LS_TRY(ls_loaded_model_choose_tokenizer(model, settings->tokenizer));
-    const ls_dataset_options options = {
-        .validation_patterns = &settings->data,
-        .validation_pattern_count = 1,
-        .field = settings->field,
-        .tokenizer = model->file->tokenizer,
-        .vocab_size = (uint32_t)model->file->config.vocab,
-        .context = 1, /* windows are cut below: the file may be short */
-    };
-    ls_dataset *dataset = NULL;
-    LS_TRY(ls_dataset_open(&options, &dataset));
-    ls_token_stream stream = {read_dataset, dataset,
-                              ls_dataset_stream_tokens(dataset, LS_SPLIT_VALIDATION, 0)};
-    *bytes_per_token_out = ls_dataset_bytes_per_token(dataset, LS_SPLIT_VALIDATION);
-    /* The end-of-text token separates documents; the one after the last separates nothing. */
-    if (stream.token_count > 1 && ls_dataset_ends_document(dataset) &&
-        ls_tokenizer_eos(model->file->tokenizer) >= 0) {
-        *bytes_per_token_out *= (double)stream.token_count / (double)(stream.token_count - 1);
-        stream.token_count--;
-    }
-    const ls_status status = evaluate(settings, model, &stream, result_out);
-    ls_dataset_close(dataset);
-    return status;
-}
-
-/* JSON has no infinity: the perplexity of a loss above 709. */
-static json_t *real_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static void print_evaluation(const eval_settings *settings, const ls_evaluation *evaluation,
-                             double bytes_per_token)
-{
-    const double per_byte = bytes_per_token > 0.0 ? evaluation->loss / bytes_per_token : NAN;
-    if (settings->json) {
-        json_t *root = json_pack("{s:f, s:o, s:I, s:o}", "loss", evaluation->loss, "perplexity",
-                                 real_or_null(exp(evaluation->loss)), "tokens",
-                                 (json_int_t)evaluation->tokens, "loss_per_byte", real_or_null(per_byte));
-        ls_print_json(root);
-        json_decref(root);
-        return;
-    }
-    printf("loss %.6f nats per token, perplexity %.4f, tokens %" PRIu64, evaluation->loss,
-           exp(evaluation->loss), evaluation->tokens);
-    if (isfinite(per_byte)) {
-        printf(", %.6f nats per byte", per_byte);
-    }
-    putchar('\n');
-}
-
 static ls_status check_mode(const ls_invocation *invocation)
 {
     const eval_settings *settings = invocation->settings;
-    const int given = (settings->data[0] != 0) + (settings->tokens[0] != 0) + (settings->tasks[0] != 0) +
+    const int given = (settings->data.count != 0) + (settings->tokens[0] != 0) + (settings->tasks[0] != 0) +
                       (settings->records[0] != 0) + (settings->prompt[0] != 0);
     if (given != 1) {
         return ls_fail(LS_ERR_INVALID, "give one of --data FILE, --tokens FILE, --records FILE, --tasks "
                                        "NAME=FILE and, with --side-by-side, --prompt TEXT");
     }
-    const bool can_compare = settings->records[0] || settings->tasks[0] || settings->prompt[0];
-    if (invocation->word_count > 1 && !can_compare) {
-        return ls_fail(LS_ERR_INVALID, "two models are compared with --records, --tasks or --side-by-side; "
-                                       "with --data and --tokens, give one model");
-    }
-    if (settings->side_by_side != (invocation->word_count > 1) && settings->side_by_side) {
+    if (settings->side_by_side && invocation->word_count != 2) {
         return ls_fail(LS_ERR_INVALID, "--side-by-side needs two models: eval A B --side-by-side");
+    }
+    if (settings->data.count == 0 && invocation->word_count > 2) {
+        return ls_fail(LS_ERR_INVALID, "%zu models are given; more than two are compared with --data alone",
+                       invocation->word_count);
+    }
+    if (settings->tokens[0] && invocation->word_count > 1) {
+        return ls_fail(LS_ERR_INVALID, "--tokens holds ids of one model's tokenizer: give one model, or "
+                                       "--data FILE");
     }
     if (settings->prompt[0] && !settings->side_by_side) {
         return ls_fail(LS_ERR_INVALID,
@@ -290,36 +168,16 @@ static ls_status run_eval(const ls_invocation *invocation)
     if (settings->records[0] || settings->tasks[0]) {
         return ls_eval_answers(invocation);
     }
-    ls_loaded_model model;
-    /* Ids need no tokenizer, and --tokenizer names another: the model's own may be unreadable. */
-    const bool is_bare = settings->tokens[0] || settings->tokenizer[0];
-    const ls_loaded_model_options options = {.path = invocation->words[0],
-                                             .adapter = settings->adapter,
-                                             .threads = settings->threads,
-                                             .is_bare = is_bare};
-    LS_TRY(ls_loaded_model_open(&model, &options));
-    ls_evaluation evaluation = {0};
-    double bytes_per_token = 0.0;
-    ls_status status = check_context(settings, &model.file->config);
-    if (status == LS_OK) {
-        status = settings->tokens[0] ? eval_tokens(invocation, &model, &evaluation)
-                                     : eval_data(settings, &model, &evaluation, &bytes_per_token);
-    }
-    ls_loaded_model_release(&model);
-    LS_TRY(status);
-    if (!isfinite(evaluation.loss)) {
-        return ls_fail(LS_ERR_FAILED,
-                       "the loss of %s is not finite (%f): its weights hold values that are not numbers, or "
-                       "so large that they overflow",
-                       invocation->words[0], evaluation.loss);
-    }
-    print_evaluation(settings, &evaluation, bytes_per_token);
+    json_t *losses = NULL;
+    LS_TRY(ls_eval_losses(invocation->arena, settings, invocation->words, invocation->word_count, &losses));
+    ls_eval_show_losses(invocation->arena, losses, settings->json);
+    json_decref(losses);
     return LS_OK;
 }
 
 const ls_command ls_command_eval = {
     .name = "eval",
-    .words = "CKPT [AFTER]",
+    .words = "CKPT...",
     .summary = "measure a model: loss on a text, accuracy on records and tasks",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. The loss is the mean over all tokens but the first: each is\n"
@@ -328,19 +186,23 @@ const ls_command ls_command_eval = {
                "the same text: no token is added, except the end-of-text token between two\n"
                "documents of --data, as in training.\n"
                "\n"
+               "With several models, or several --data, it prints a table: one row for each model\n"
+               "and one column for each text. Where tokenizers differ it has nats per byte.\n"
+               "\n"
                "--records and --tasks count right answers, with 95 % intervals. With a second\n"
-               "model, AFTER, they are counted for both, and the difference is tested on the same\n"
-               "questions. --side-by-side shows the answers themselves.\n"
+               "model they are counted for both, and the difference is tested on the same questions.\n"
+               "--side-by-side shows the answers themselves.\n"
                "\n"
                "Examples:\n"
                "  lockstep eval runs/mine --data heldout.txt\n"
                "  lockstep eval runs/mine --tokens ids.txt\n"
+               "  lockstep eval branches/de branches/fr merged --data de.txt --data fr.txt\n"
                "  lockstep eval runs/mine --records tickets.jsonl --label team --choices auto\n"
                "  lockstep eval base runs/mine --records sums.jsonl --label answer --extract '#### *(.*)'\n"
                "  lockstep eval runs/mine --tasks hellaswag=hellaswag_val.jsonl --shots 5\n"
                "  lockstep eval base runs/mine --side-by-side --prompt \"Why is the sky blue?\"",
     .words_min = 1,
-    .words_max = 2,
+    .words_max = 64,
     .options = &eval_table,
     .settings_bytes = sizeof(eval_settings),
     .run = run_eval,

@@ -8,12 +8,25 @@
 #include "execution/judge/judge.h"
 
 typedef struct eval_settings {
-    const char *data, *tokens, *tokenizer, *adapter, *field;
+    ls_option_strings data;
+    const char *tokens, *tokenizer, *adapter, *field;
     const char *records, *label, *prompt_field, *choices, *extract, *tasks, *prompt, *template,
         *template_date;
     uint64_t context, threads, shots, max_tokens, limit;
     bool side_by_side, json;
 } eval_settings;
+
+/*
+ * The losses of models on the texts of settings->data, or on settings->tokens. losses_out:
+ * {"models": [{"model", "losses": [{"data", "loss", "perplexity", "tokens", "loss_per_byte"}]}]};
+ * the caller drops it. Errors: LS_ERR_INVALID, LS_ERR_FAILED for a loss that is not finite; those
+ * of opening models and data.
+ */
+LS_MUST_CHECK ls_status ls_eval_losses(ls_arena *arena, const eval_settings *settings,
+                                       const char *const *models, size_t count, json_t **losses_out);
+
+/* Prints them: one loss as a line or an object, several as a table or the document above. */
+void ls_eval_show_losses(ls_arena *arena, const json_t *losses, bool as_json);
 
 /* eval --records and eval --tasks, for one model or two. */
 LS_MUST_CHECK ls_status ls_eval_answers(const ls_invocation *invocation);

@@ -144,3 +144,32 @@ ls_status ls_model_reader_read(const ls_model_reader *reader, uint32_t index, fl
     LS_TRY(read_weights(reader, p, values_out));
     return reader->adapter ? merge(reader, p, values_out) : LS_OK;
 }
+
+ls_status ls_model_reader_digest(const ls_model_reader *reader, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    const ls_layout *layout = &reader->layout;
+    ls_arena arena = {0};
+    ls_sha256 digest;
+    const uint32_t *order = ls_layout_by_name(&arena, layout);
+    int64_t largest = 1;
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const int64_t elements = layout->parameters[i].rows * layout->parameters[i].cols;
+        largest = elements > largest ? elements : largest;
+    }
+    float *values = malloc((size_t)largest * sizeof *values);
+    ls_status status = values ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to read %s", reader->file->path);
+    ls_sha256_init(&digest);
+    for (uint32_t i = 0; i < layout->parameter_count && status == LS_OK; i++) {
+        const ls_parameter *p = &layout->parameters[order[i]];
+        char hex[LS_SHA256_HEX_BYTES];
+        status = ls_model_reader_read(reader, order[i], values);
+        if (status == LS_OK) {
+            ls_sha256_hex(values, (size_t)(p->rows * p->cols) * sizeof *values, hex);
+            ls_sha256_update(&digest, hex, strlen(hex));
+        }
+    }
+    ls_sha256_finish(&digest, hex_out);
+    free(values);
+    ls_arena_release(&arena);
+    return status;
+}

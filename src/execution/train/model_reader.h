@@ -8,6 +8,7 @@
 #ifndef LS_EXECUTION_TRAIN_MODEL_READER_H
 #define LS_EXECUTION_TRAIN_MODEL_READER_H
 
+#include "base/hash.h"
 #include "execution/train/model_file.h"
 
 typedef struct ls_model_reader {
@@ -34,5 +35,11 @@ void ls_model_reader_close(ls_model_reader *reader);
  * is verified. Errors: those of ls_model_file_load. */
 LS_MUST_CHECK ls_status ls_model_reader_read(const ls_model_reader *reader, uint32_t index,
                                              float *values_out);
+
+/* SHA-256 over the SHA-256 (64 digits) of each parameter that the reader gives, float32 little-
+ * endian, in the byte order of their names; of a model without an adapter this is the digest of a
+ * base (train/adapter_file.h). Errors: those of ls_model_file_load. */
+LS_MUST_CHECK ls_status ls_model_reader_digest(const ls_model_reader *reader,
+                                               char hex_out[LS_SHA256_HEX_BYTES]);
 
 #endif
