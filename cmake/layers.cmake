@@ -120,6 +120,7 @@ if(cli_sources)
   # The commands, compiled once: tools/figures draws what `plan` answers.
   list(REMOVE_ITEM cli_sources ${PROJECT_SOURCE_DIR}/src/cli/main.c)
   add_library(ls_cli OBJECT ${cli_sources})
+  ls_embed(ls_cli ls_slurm_host_script ${PROJECT_SOURCE_DIR}/src/cli/queue/slurm_host.sh)
   foreach(layer ${LS_ALL_LAYERS})
     if(TARGET ls_${layer})
       target_link_libraries(ls_cli PUBLIC ls_${layer})

@@ -189,7 +189,7 @@ endif()
 # out those of 12 seconds and more.
 set(LS_TEST_SECONDS
   cli.hosts-lease=98 cli.hosts-lost=97 cli.exactness=77 cli.diagnose=74 cli.hosts-join=70 cli.hosts-ssh=68 cli.hosts-mesh=30 cli.hosts-faults=64
-  cli.checkpoints=62 cli.plan=57 cli.resume=51 cli.disk=50 cli.slurm-faults=49 cli.resize=49 cli.slurm-shrink=45 cli.chaos=43
+  cli.checkpoints=62 cli.plan=57 cli.resume=51 cli.disk=50 cli.slurm-faults=49 cli.resize=49 cli.slurm-shrink=45 cli.slurm-apply=25 cli.chaos=43
   cli.huggingface=41 cli.published=15 cli.hosts=36 cli.preempt=32 cli.slurm-engine=29 cli.goodput=27 cli.ranks-faults=23 cli.hosts-diagnose=22
   cli.takeover=22 browser.pages=25 orchestration.daemon=21 orchestration.trouble=20 cli.slurm-answers=21 cli.hosts-leave=20 cli.freeze=18 cli.corruption=18 lib.netns=18
   orchestration.crash=30 comm.comm_netns=17 cli.queue-commands=25 cli.slurm-users=16 cli.ranks-bad-input=16 cli.lease=15

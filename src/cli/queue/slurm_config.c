@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/queue/slurm_apply.h"
 #include "cli/queue/slurm_hosts.h"
 #include "env/real/program.h"
 
@@ -22,7 +23,7 @@ typedef struct slurm_config_settings {
     uint64_t nodes, gpus, cpus, leaf_nodes, port;
     uint64_t memory_bytes;
     double node_timeout_s;
-    bool local, json;
+    bool local, apply, json;
 } slurm_config_settings;
 
 #define FIELD(name) .offset = offsetof(slurm_config_settings, name)
@@ -53,6 +54,12 @@ static const ls_option slurm_config_options[] = {
          "ask 2 to 16 hosts over ssh (or the command in LOCKSTEP_SSH) for their cores, memory and GPUs and "
          "whether they fit together, and write the configuration for them unless there is a problem; each "
          "line of FILE is 'host [address]'"},
+    {.key = "apply",
+     .type = LS_OPTION_BOOL,
+     FIELD(apply),
+     .default_text = "false",
+     .help = "with --hosts: also install Slurm on them as root and start it, with accounting (slurmdbd and "
+             "MariaDB on the control host), where they belong to no other cluster; may be repeated"},
     {WORD("shared", shared, "\".\"", "DIR"),
      .help = "with --hosts: folder of this host that all hosts must see under the same path"},
     {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
@@ -138,9 +145,10 @@ static ls_status write_files(ls_arena *arena, const slurm_config_settings *setti
     return LS_OK;
 }
 
-static void print_result(const ls_slurm_config *config, const ls_slurm_file *files, size_t count, bool json)
+static void print_result(const ls_slurm_config *config, const ls_slurm_file *files, size_t count,
+                         const slurm_config_settings *settings)
 {
-    if (json) {
+    if (settings->json) {
         json_t *names = json_array();
         for (size_t i = 0; i < count; i++) {
             json_array_append_new(names, json_string(files[i].name));
@@ -160,9 +168,13 @@ static void print_result(const ls_slurm_config *config, const ls_slurm_file *fil
     if (config->local) {
         printf("\nstart:    %s/start\nuse:      export SLURM_CONF=%s/slurm.conf\nstop:     %s/stop\n",
                config->directory, config->directory, config->directory);
+    } else if (settings->apply) {
+        printf("\nSlurm runs on %u hosts, the controller on %s. Try it there: sinfo; srun -N %u hostname; "
+               "lockstep up --engine slurm\n",
+               config->nodes, config->control_host, config->nodes);
     } else {
         printf("\nreview it, copy it to /etc/slurm on %s and on all nodes, then start slurmctld on %s and "
-               "slurmd on the nodes\n",
+               "slurmd on the nodes, or let --apply do all of that\n",
                config->control_host, config->control_host);
     }
 }
@@ -195,10 +207,17 @@ static ls_status take_hosts(const slurm_config_settings *settings, ls_arena *are
     if (settings->local || settings->leaf_nodes > 0) {
         return ls_fail(LS_ERR_INVALID, "--hosts can't be combined with --local or --leaf-nodes");
     }
-    LS_TRY(ls_slurm_hosts_check(arena, settings->hosts, settings->shared, &checked, &count));
+    if (settings->apply) {
+        LS_TRY(ls_slurm_apply_packages(arena, settings->hosts, config->control_host));
+    }
+    const ls_slurm_check check = {.path = settings->hosts,
+                                  .shared = settings->shared,
+                                  .cluster = settings->apply ? settings->cluster : NULL};
+    LS_TRY(ls_slurm_hosts_check(arena, &check, &checked, &count));
     ls_slurm_host *hosts = ls_arena_new(arena, ls_slurm_host, count);
     for (uint32_t i = 0; i < count; i++) {
         hosts[i] = checked[i].host;
+        config->plain_processes = config->plain_processes || !checked[i].has_systemd;
     }
     ls_status status = say_hosts(settings, checked, count, arena);
     if (status == LS_OK && !settings->slurm_version[0]) {
@@ -207,6 +226,7 @@ static ls_status take_hosts(const slurm_config_settings *settings, ls_arena *are
     ls_slurm_hosts_release(checked, count);
     config->hosts = hosts;
     config->nodes = count;
+    config->accounting = settings->apply;
     return status;
 }
 
@@ -215,6 +235,9 @@ static ls_status run_slurm_config(const ls_invocation *invocation)
     const slurm_config_settings *settings = invocation->settings;
     if (!settings->output[0]) {
         return ls_fail(LS_ERR_INVALID, "missing output folder: give --output DIR");
+    }
+    if (settings->apply && !settings->hosts[0]) {
+        return ls_fail(LS_ERR_INVALID, "--apply needs the hosts to install on: give --hosts FILE");
     }
     char host[256] = "";
     (void)gethostname(host, sizeof host - 1);
@@ -246,8 +269,12 @@ static ls_status run_slurm_config(const ls_invocation *invocation)
     if (status == LS_OK) {
         status = write_files(&arena, settings, &config, files, &count);
     }
+    if (status == LS_OK && settings->apply) {
+        status = ls_slurm_apply(&arena, &config, files, count,
+                                ls_path_join(&arena, config.directory, "munge.key"));
+    }
     if (status == LS_OK) {
-        print_result(&config, files, count, settings->json);
+        print_result(&config, files, count, settings);
     }
     ls_arena_release(&arena);
     return status;
@@ -264,12 +291,14 @@ const ls_command ls_command_slurm_config = {
                "machine that you start and stop yourself, without root. With --hosts it asks the\n"
                "hosts of a file first: whether their clocks, users, versions of Slurm, keys of\n"
                "munge and shared folders are the same, and what cores, memory and GPUs they have.\n"
+               "With --apply it then installs and starts Slurm there.\n"
                "\n"
                "Examples:\n"
                "  lockstep slurm-config --local --nodes 4 -o /tmp/slurm && /tmp/slurm/start\n"
                "  export SLURM_CONF=/tmp/slurm/slurm.conf; sinfo; srun -N 2 hostname\n"
                "  /tmp/slurm/stop\n"
-               "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm",
+               "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm\n"
+               "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm --apply",
     .words_min = 0,
     .words_max = 0,
     .options = &slurm_config_table,

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/table.h"
-#include "env/real/program.h"
 #include "execution/elastic/hosts/launch.h"
 
 #include <ctype.h>
@@ -29,13 +28,16 @@ static const char script[] =
     "echo gpus=$(ls -d /dev/nvidia[0-9]* 2>/dev/null | wc -l); "
     "echo kind=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1); "
     "echo slurm=$(slurmd -V 2>/dev/null); echo user=$(id -u '%s' 2>/dev/null); "
-    "echo slurm_user=$(id -u slurm 2>/dev/null); echo munge_user=$(id -u munge 2>/dev/null); "
+    "echo slurm_user=$(id -u slurm 2>/dev/null); echo self=$(id -u); "
+    "echo systemd=$(test -d /run/systemd/system && echo yes); "
+    "echo cluster=$(sed -n 's/^ClusterName=//p' /etc/slurm/slurm.conf 2>/dev/null); "
     "echo key=$(sha256sum /etc/munge/munge.key 2>/dev/null | cut -c 1-64); echo shared=$(cat '%s' "
     "2>/dev/null)";
 
 /* One host's answer. */
 typedef struct answer {
-    const char *name, *cpus, *memory, *gpus, *kind, *slurm, *user, *slurm_user, *munge_user, *key, *shared;
+    const char *name, *cpus, *memory, *gpus, *kind, *slurm, *user, *slurm_user, *self, *systemd, *cluster,
+        *key, *shared;
     double time_s;
 } answer;
 
@@ -68,7 +70,9 @@ static answer read_answer(ls_arena *arena, const char *output)
                     .slurm = value_of(arena, output, "slurm"),
                     .user = value_of(arena, output, "user"),
                     .slurm_user = value_of(arena, output, "slurm_user"),
-                    .munge_user = value_of(arena, output, "munge_user"),
+                    .self = value_of(arena, output, "self"),
+                    .systemd = value_of(arena, output, "systemd"),
+                    .cluster = value_of(arena, output, "cluster"),
                     .key = value_of(arena, output, "key"),
                     .shared = value_of(arena, output, "shared"),
                     .time_s = strtod(value_of(arena, output, "time"), NULL)};
@@ -89,6 +93,18 @@ static size_t ssh_words(ls_arena *arena, const char *words[WORDS_MAX])
         words[count++] = "-oConnectTimeout=10";
     }
     return count;
+}
+
+ls_status ls_slurm_ssh(ls_arena *arena, const char *address, const char *line, const char *input,
+                       double timeout_s, ls_program_result *result_out)
+{
+    const char *words[WORDS_MAX];
+    size_t count = ssh_words(arena, words);
+    words[count++] = address;
+    words[count++] = line;
+    words[count] = NULL;
+    return ls_program_run(&(ls_program){.argv = words, .input = input, .timeout_s = timeout_s}, arena,
+                          result_out);
 }
 
 /* "NVIDIA H200" to h200: how Slurm names it. */
@@ -114,14 +130,9 @@ static uint32_t number_of(const char *text)
 /* Asks one host; what is wrong with it alone is noted at once. */
 static answer ask(ls_arena *arena, const ls_host_entry *host, const char *line, ls_slurm_checked *one)
 {
-    const char *words[WORDS_MAX];
-    size_t count = ssh_words(arena, words);
-    words[count++] = host->address;
-    words[count++] = line;
-    words[count] = NULL;
     ls_program_result result = {0};
     const double before_s = ls_clock_wall_s();
-    const ls_status status = ls_program_run(&(ls_program){.argv = words, .timeout_s = ASK_S}, arena, &result);
+    const ls_status status = ls_slurm_ssh(arena, host->address, line, NULL, ASK_S, &result);
     const double after_s = ls_clock_wall_s();
     *one = (ls_slurm_checked){.problems = json_array(), .version = "", .host.name = host->name};
     if (status != LS_OK || result.exit_code != 0) {
@@ -135,6 +146,7 @@ static answer ask(ls_arena *arena, const ls_host_entry *host, const char *line, 
     const double doubt_s = 0.5 * (after_s - before_s);
     one->clock_s = a.time_s - 0.5 * (before_s + after_s);
     one->version = a.slurm;
+    one->has_systemd = a.systemd[0] != 0;
     one->host = (ls_slurm_host){.name = host->name,
                                 .address = host->address,
                                 .cpus = number_of(a.cpus),
@@ -167,18 +179,34 @@ static void compare(ls_arena *arena, const char *what, const char *first, const 
     }
 }
 
-static void compare_all(ls_arena *arena, const char *user, const char *shared, const char *token,
-                        const answer *first, const answer *here, ls_slurm_checked *one)
+/* The host is about to be changed. */
+static void look_before_change(ls_arena *arena, const char *cluster, const answer *here,
+                               ls_slurm_checked *one)
+{
+    if (strcmp(here->self, "0") != 0) {
+        add(one, "ssh does not log in as root there, which --apply needs: write 'NAME root@ADDRESS' in the "
+                 "file of hosts, or set LOCKSTEP_SSH=\"ssh -l root\"");
+    }
+    if (here->cluster[0] && strcmp(here->cluster, cluster) != 0) {
+        add(one, ls_arena_printf(arena,
+                                 "it belongs to the Slurm cluster '%s' (/etc/slurm/slurm.conf): remove that "
+                                 "file, or give the cluster the same name with --cluster",
+                                 here->cluster));
+    }
+}
+
+static void compare_all(ls_arena *arena, const char *user, const ls_slurm_check *check, const char *shared,
+                        const char *token, const answer *first, const answer *here, ls_slurm_checked *one)
 {
     compare(arena, ls_arena_printf(arena, "user %s has the number", user), first->user, here->user,
             "give the user the same number everywhere", one);
     compare(arena, "user slurm has the number", first->slurm_user, here->slurm_user,
             "create it with one number everywhere: useradd --system --uid 64030 slurm", one);
-    compare(arena, "user munge has the number", first->munge_user, here->munge_user,
-            "install munge, with one number everywhere", one);
     compare(arena, "slurmd -V says", first->slurm, here->slurm, "install one version of Slurm everywhere",
             one);
-    if (first->key[0] || here->key[0]) { /* only root can read it */
+    if (check->cluster) {
+        look_before_change(arena, check->cluster, here, one);
+    } else if (first->key[0] || here->key[0]) { /* only root can read it */
         compare(arena, "the hash of /etc/munge/munge.key is", first->key, here->key,
                 "copy the first host's key to all hosts, readable by munge alone", one);
     }
@@ -190,8 +218,8 @@ static void compare_all(ls_arena *arena, const char *user, const char *shared, c
     }
 }
 
-static ls_status ask_all(ls_arena *arena, const ls_host_entry *hosts, uint32_t count, const char *shared,
-                         ls_slurm_checked *checked)
+static ls_status ask_all(ls_arena *arena, const ls_slurm_check *check, const ls_host_entry *hosts,
+                         uint32_t count, const char *shared, ls_slurm_checked *checked)
 {
     const struct passwd *who = getpwuid(geteuid());
     const char *user = who ? who->pw_name : "root";
@@ -212,29 +240,29 @@ static ls_status ask_all(ls_arena *arena, const ls_host_entry *hosts, uint32_t c
             first = here;
         }
         if (has_answered) {
-            compare_all(arena, user, shared, token, &first, &here, &checked[i]);
+            compare_all(arena, user, check, shared, token, &first, &here, &checked[i]);
         }
     }
     unlink(mark);
     return LS_OK;
 }
 
-ls_status ls_slurm_hosts_check(ls_arena *arena, const char *path, const char *shared,
-                               ls_slurm_checked **checked_out, uint32_t *count_out)
+ls_status ls_slurm_hosts_check(ls_arena *arena, const ls_slurm_check *check, ls_slurm_checked **checked_out,
+                               uint32_t *count_out)
 {
     ls_host_entry *hosts = NULL;
     uint32_t count = 0;
     char absolute[PATH_MAX];
-    LS_TRY(ls_hosts_file_read(arena, path, &hosts, &count));
+    LS_TRY(ls_hosts_file_read(arena, check->path, &hosts, &count));
     if (count < HOSTS_MIN || count > HOSTS_MAX) {
         return ls_fail(LS_ERR_INVALID, "%s lists %u hosts; a cluster of %d to %d can be written from a list",
-                       path, count, HOSTS_MIN, HOSTS_MAX);
+                       check->path, count, HOSTS_MIN, HOSTS_MAX);
     }
-    if (!realpath(shared, absolute)) {
-        return ls_fail(LS_ERR_INVALID, "the shared folder %s does not exist (--shared)", shared);
+    if (!realpath(check->shared, absolute)) {
+        return ls_fail(LS_ERR_INVALID, "the shared folder %s does not exist (--shared)", check->shared);
     }
     ls_slurm_checked *checked = ls_arena_new(arena, ls_slurm_checked, count);
-    LS_TRY(ask_all(arena, hosts, count, absolute, checked));
+    LS_TRY(ask_all(arena, check, hosts, count, absolute, checked));
     *checked_out = checked;
     *count_out = count;
     return LS_OK;

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "env/real/program.h"
 #include "orchestration/engines/slurm/config.h"
 
 #include <stdbool.h>
@@ -23,18 +24,33 @@ typedef struct ls_slurm_checked {
     ls_slurm_host host;
     const char *version; /* what slurmd -V prints; "": it is missing */
     double clock_s;      /* how far its clock is ahead of this one's */
-    json_t *problems;    /* texts; owned */
+    bool has_systemd;
+    json_t *problems; /* texts; owned */
 } ls_slurm_checked;
+
+/* What is asked of all hosts. */
+typedef struct ls_slurm_check {
+    const char *path;   /* the file of hosts */
+    const char *shared; /* a folder that all must see */
+    /* the cluster that is about to be installed on them as root, or NULL; munge's key may then be
+     * missing or differ, but a host of another cluster is refused */
+    const char *cluster;
+} ls_slurm_check;
 
 /*
  * Asks the hosts of `path` (lines "host [slots=N] [address]", 2 to 16), one after the other, by ssh
- * in batch mode or the command in LOCKSTEP_SSH. shared: a folder that all must see. checked_out:
- * in the arena; problems are dropped by ls_slurm_hosts_release. Errors: those of the file. A host
- * that doesn't answer is a problem of that host, and no error.
+ * in batch mode or the command in LOCKSTEP_SSH. checked_out: in the arena; problems are dropped by
+ * ls_slurm_hosts_release. Errors: those of the file. A host that doesn't answer is a problem of
+ * that host, and no error.
  */
-LS_MUST_CHECK ls_status ls_slurm_hosts_check(ls_arena *arena, const char *path, const char *shared,
+LS_MUST_CHECK ls_status ls_slurm_hosts_check(ls_arena *arena, const ls_slurm_check *check,
                                              ls_slurm_checked **checked_out, uint32_t *count_out);
 void ls_slurm_hosts_release(ls_slurm_checked *checked, uint32_t count);
+
+/* Runs a line of shell on a host, with `input` (NULL: empty) as its standard input. Errors: those of
+ * starting ssh, and LS_ERR_TIMEOUT; a line that fails is LS_OK, see ls_program_run. */
+LS_MUST_CHECK ls_status ls_slurm_ssh(ls_arena *arena, const char *address, const char *line,
+                                     const char *input, double timeout_s, ls_program_result *result_out);
 
 /* How many problems there are. */
 size_t ls_slurm_hosts_problems(const ls_slurm_checked *checked, uint32_t count);

@@ -141,17 +141,28 @@ static void append_nodes(const ls_slurm_config *config, ls_text *text)
     append_range(text, config->node_prefix, 0, config->nodes - 1);
 }
 
+/* Under which the nodes reach the controller. */
+static const char *control_address(const ls_slurm_config *config)
+{
+    for (uint32_t i = 0; config->hosts && i < config->nodes; i++) {
+        if (strcmp(config->hosts[i].name, config->control_host) == 0) {
+            return config->hosts[i].address;
+        }
+    }
+    return config->control_host;
+}
+
 static void append_control(const ls_slurm_config *config, ls_text *text)
 {
     ls_text_printf(text, "ClusterName=%s\n", config->cluster);
     if (!config->local) {
         ls_text_printf(
             text,
-            "SlurmctldHost=%s\nSlurmUser=slurm\nAuthType=auth/munge\nCredType=cred/munge\n"
+            "SlurmctldHost=%s(%s)\nSlurmUser=slurm\nAuthType=auth/munge\nCredType=cred/munge\n"
             "StateSaveLocation=/var/spool/slurmctld\nSlurmdSpoolDir=/var/spool/slurmd\n"
             "SlurmctldPidFile=/run/slurmctld.pid\nSlurmdPidFile=/run/slurmd.pid\n"
             "SlurmctldLogFile=/var/log/slurm/slurmctld.log\nSlurmdLogFile=/var/log/slurm/slurmd.log\n",
-            config->control_host);
+            config->control_host, control_address(config));
         return;
     }
     const char *dir = config->directory;
@@ -199,12 +210,16 @@ static void append_scheduling(const ls_slurm_config *config, ls_text *text)
     ls_text_append(text, is_since(config, 23, 2) ? "" : ",preempt_youngest_first");
     ls_text_append(text, is_since(config, 25, 11) && config->local ? ",requeue_delay=1" : "");
     ls_text_append(text, "\nMaxArraySize=100001\nMaxJobCount=200000\n");
-    /*
-     * Fair share and age need slurmdbd; without it Slurm ignores their weights and logs an error.
-     */
     ls_text_append(
         text,
         "PriorityType=priority/multifactor\nPriorityWeightJobSize=1000\nPriorityWeightPartition=10000\n");
+    /* Fair share and age need slurmdbd; without it Slurm ignores their weights and logs an error. */
+    if (config->accounting) {
+        ls_text_printf(text,
+                       "PriorityWeightFairshare=5000\nPriorityWeightAge=1000\n\n# Accounting: who used "
+                       "what.\nAccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=%s\n",
+                       control_address(config));
+    }
 }
 
 static void append_host(const ls_slurm_host *host, ls_text *text)
@@ -274,6 +289,7 @@ static const char *slurm_conf(const ls_slurm_config *config, ls_arena *arena)
     ls_text_printf(&text, "# Written by 'lockstep slurm-config' for Slurm %u.%02u.\n", config->version.major,
                    config->version.minor);
     append_control(config, &text);
+    const bool no_groups = config->local || config->plain_processes;
     /* linuxproc: slurmstepd finds a job's processes by their parents, which works without cgroups
      * and in containers */
     ls_text_printf(
@@ -282,8 +298,8 @@ static const char *slurm_conf(const ls_slurm_config *config, ls_arena *arena)
         "true\nMpiDefault=none\nProctrackType=%s\nTaskPlugin=%s\nJobAcctGatherType=jobacct_gather/none\n"
         "JobCompType=jobcomp/"
         "none\nReturnToService=2\nSlurmdTimeout=%u\nSlurmctldTimeout=30\nInactiveLimit=0\nMinJobAge=%d\n",
-        config->local ? "proctrack/linuxproc" : "proctrack/cgroup",
-        config->local ? "task/none" : "task/affinity,task/cgroup", config->node_timeout_s,
+        no_groups ? "proctrack/linuxproc" : "proctrack/cgroup",
+        no_groups ? "task/none" : "task/affinity,task/cgroup", config->node_timeout_s,
         config->local ? 120 : 300);
     if (config->local) {
         /* nodes claim more cores than the machine has */
@@ -414,16 +430,28 @@ static const char *stop_script(const ls_slurm_config *config, ls_arena *arena)
         config->directory, config->directory);
 }
 
-/* A local cluster uses no control groups, and slurmd must not look for them: where
+static const char *slurmdbd_conf(const ls_slurm_config *config, ls_arena *arena)
+{
+    return ls_arena_printf(
+        arena,
+        "# Written by 'lockstep slurm-config'. No password: the database lets the system's user slurm in.\n"
+        "AuthType=auth/munge\nDbdHost=%s\nDbdAddr=%s\nSlurmUser=slurm\n"
+        "StorageType=accounting_storage/mysql\nStorageUser=slurm\nStorageLoc=slurm_acct_db\n"
+        "LogFile=/var/log/slurm/slurmdbd.log\nPidFile=/run/slurmdbd.pid\n",
+        config->control_host, control_address(config));
+}
+
+/* A cluster without control groups, as a local one, and slurmd must not look for them: where
  * /sys/fs/cgroup is not mounted, the default `autodetect` ends slurmd. Until 23.02 the plug-in is
  * named, which is then never used; later versions can switch it off. */
 static const char *cgroup_conf(const ls_slurm_config *config)
 {
+    const bool no_groups = config->local || config->plain_processes;
     if (is_since(config, 23, 11)) {
-        return config->local ? "CgroupPlugin=disabled\n" : "# the defaults of Slurm\n";
+        return no_groups ? "CgroupPlugin=disabled\n" : "# the defaults of Slurm\n";
     }
-    return config->local && is_since(config, 22, 5) ? "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
-                                                    : "CgroupAutomount=no\n";
+    return no_groups && is_since(config, 22, 5) ? "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+                                                : "CgroupAutomount=no\n";
 }
 
 ls_status ls_slurm_config_write(const ls_slurm_config *config, ls_arena *arena,
@@ -439,6 +467,9 @@ ls_status ls_slurm_config_write(const ls_slurm_config *config, ls_arena *arena,
         files_out[count++] = (ls_slurm_file){"topology.conf", topology_conf(config, arena), 0644};
     }
     files_out[count++] = (ls_slurm_file){"cgroup.conf", cgroup_conf(config), 0644};
+    if (config->accounting) {
+        files_out[count++] = (ls_slurm_file){"slurmdbd.conf", slurmdbd_conf(config, arena), 0600};
+    }
     if (config->local) {
         files_out[count++] = (ls_slurm_file){"start", start_script(config, arena), 0755};
         files_out[count++] = (ls_slurm_file){"stop", stop_script(config, arena), 0755};

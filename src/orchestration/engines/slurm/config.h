@@ -31,7 +31,7 @@ enum {
     LS_SLURM_NODES_MAX = 16384,
     LS_SLURM_LOCAL_NODES_MAX = 64,
     LS_SLURM_GPUS_MAX = 64,
-    LS_SLURM_FILES = 6,
+    LS_SLURM_FILES = 7,
     /* exit code of a job that has saved and wants to continue */
     LS_SLURM_REQUEUE_EXIT = 75,
 };
@@ -59,6 +59,10 @@ typedef struct ls_slurm_config {
     uint32_t cpus, memory_mib; /* per node */
     /* NULL: nodes are alike, as above. Otherwise `nodes` of them; without local and topology */
     const ls_slurm_host *hosts;
+    /* with hosts: slurmdbd on the control host, with a MariaDB that lets the user slurm in */
+    bool accounting;
+    /* with hosts: some have no systemd, and Slurm does without control groups */
+    bool plain_processes;
     uint32_t leaf_nodes; /* nodes under one leaf switch; 0: no topology is written */
     bool local;
     const char *directory;   /* local: absolute; holds all files, keys and logs */
@@ -68,7 +72,8 @@ typedef struct ls_slurm_config {
 } ls_slurm_config;
 
 typedef struct ls_slurm_file {
-    const char *name; /* slurm.conf, gres.conf, topology.conf, cgroup.conf; local: start, stop */
+    /* slurm.conf, gres.conf, topology.conf, cgroup.conf; slurmdbd.conf; local: start, stop */
+    const char *name;
     const char *text; /* in the arena */
     uint32_t mode;
 } ls_slurm_file;
