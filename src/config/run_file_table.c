@@ -86,7 +86,7 @@ static const ls_option options[] = {
     {U64("tokenizer.vocab", tokenizer.vocab, "4096", 257, 1 << 20), IDENTITY, .help = "number of tokens in the vocabulary to learn; used if tokenizer.kind is `train`"},
     {BOOL("tokenizer.replace", tokenizer.replace, "false"), .help = "with model.from: allow a tokenizer whose ids mean other text than those of the model's own tokenizer, so that the model has to learn its embeddings again"},
 
-    {ROW("data.train", LS_OPTION_WEIGHTED, data.train, "[]"), .help = "files to train on, folders, or patterns such as texts/*.txt; formats: .txt, .jsonl, .json, .csv, .tsv (each also with .gz or .zst), and .bin with .idx; a weight for each item sets its share of the training data"},
+    {ROW("data.train", LS_OPTION_WEIGHTED, data.train, "[]"), .help = "files to train on, folders, or patterns such as texts/*.txt, here or in s3://BUCKET; formats: .txt, .jsonl, .json, .csv, .tsv (each also with .gz or .zst), and .bin with .idx; a weight for each item sets its share of the training data"},
     {ROW("data.validation", LS_OPTION_WEIGHTED, data.validation, "[]"), .help = "files, folders, or patterns of file names, used for validation only; without weights"},
     {ROW("data.field", LS_OPTION_STRING, data.field, "text"), .value_name = "KEY", .help = "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the document; an item of data.train or data.validation may name another one with its own key `field`"},
     {F64_AUTO("data.validation_fraction", data.validation_fraction, 0, 0.5), IDENTITY, .help = "share of the training data that is set aside for validation; auto: 0.05, or 0 if data.validation is set"},

@@ -151,6 +151,11 @@ static ls_status check_shard(const ls_corpus_file *file, ls_file_map map)
 
 ls_status ls_corpus_map(const ls_corpus_file *file, ls_file_map *map_out)
 {
+    if (file->streamed) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "%s belongs to a set of tokens, which has no text: name the files it was made from",
+                       file->path);
+    }
     if (!file->shard) {
         return ls_file_map_open(file->path, map_out);
     }
@@ -224,6 +229,11 @@ static ls_status add_folder(expansion *x, const char *folder, const char *field,
     char **names = NULL;
     size_t count = 0;
     LS_TRY(ls_dir_list(x->arena, folder, &names, &count));
+    const char *index = ls_path_join(x->arena, folder, LS_TOKEN_SET_INDEX);
+    if (ls_path_exists(index)) {
+        add_path(x, ls_arena_strdup(x->arena, index), field);
+        return LS_OK;
+    }
     for (size_t i = 0; i < count; i++) {
         char *path = ls_path_join(x->arena, folder, names[i]);
         if (names[i][0] == '.') {
@@ -288,6 +298,12 @@ static ls_status add_shards(expansion *x, const char *pattern, const char *field
                             const ls_shard *shards, size_t count)
 {
     const size_t before = x->count;
+    for (size_t i = 0; i < count && is_folder; i++) {
+        if (ls_token_set_is_index(shards[i].address)) {
+            add_path(x, ls_arena_strdup(x->arena, shards[i].address), field);
+            return LS_OK;
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         ls_corpus_kind kind;
         const ls_shard *shard = &shards[i];
@@ -397,21 +413,57 @@ static ls_status expand_all(expansion *x)
     return LS_OK;
 }
 
+static ls_corpus_file *add_file(ls_arena *arena, ls_corpus_file **files, size_t *count, size_t *capacity)
+{
+    if (*count == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 64;
+        ls_corpus_file *more = ls_arena_new(arena, ls_corpus_file, *capacity);
+        if (*count > 0) {
+            memcpy(more, *files, *count * sizeof *more);
+        }
+        *files = more;
+    }
+    return &(*files)[(*count)++];
+}
+
+/* The files of a token set. */
+static ls_status add_streamed(expansion *x, const char *address, ls_corpus_file **files, size_t *count,
+                              size_t *capacity)
+{
+    ls_token_shard *shards = NULL;
+    size_t shard_count = 0;
+    LS_TRY(ls_token_set_read(x->arena, address, &shards, &shard_count));
+    for (size_t i = 0; i < shard_count; i++) {
+        const ls_token_shard *shard = &shards[i];
+        ls_corpus_file *file = add_file(x->arena, files, count, capacity);
+        if (shard->kind > LS_CORPUS_KIND_LAST) {
+            return ls_fail(LS_ERR_DATA, "%s: the kind of %s is %u, allowed is 0 to %d", address, shard->key,
+                           shard->kind, (int)LS_CORPUS_KIND_LAST);
+        }
+        *file = (ls_corpus_file){.path = ls_path_join(x->arena, shard->set, shard->key),
+                                 .kind = (ls_corpus_kind)shard->kind,
+                                 .field = shard->field,
+                                 .streamed = shard};
+    }
+    return LS_OK;
+}
+
 ls_status ls_corpus_expand(ls_arena *arena, const ls_corpus_query *query, ls_corpus_file **files_out,
                            size_t *count_out)
 {
     expansion x = {.arena = arena, .query = query};
     LS_TRY(expand_all(&x));
-    ls_corpus_file *files = ls_arena_new(arena, ls_corpus_file, x.count);
-    size_t count = 0;
+    ls_corpus_file *files = NULL;
+    size_t count = 0, capacity = 0;
     for (size_t i = 0; i < x.count; i++) {
-        if (x.entries[i].path) {
-            files[count] = (ls_corpus_file){.path = x.entries[i].path,
-                                            .field = x.entries[i].field,
-                                            .shard = x.entries[i].shard,
-                                            .index = x.entries[i].index};
-            LS_TRY(find_kind(&files[count]));
-            count++;
+        const entry *e = &x.entries[i];
+        if (e->path && ls_token_set_is_index(e->path)) {
+            LS_TRY(add_streamed(&x, e->path, &files, &count, &capacity));
+        } else if (e->path) {
+            ls_corpus_file *file = add_file(arena, &files, &count, &capacity);
+            *file =
+                (ls_corpus_file){.path = e->path, .field = e->field, .shard = e->shard, .index = e->index};
+            LS_TRY(find_kind(file));
         }
     }
     *files_out = files;

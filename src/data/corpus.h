@@ -10,6 +10,9 @@
  *   anything else      token file if it begins with llm.c's magic number; else text, one document
  *                      per file
  *
+ * A token set (data/stream/token_set.h) is named by its token-index.json, or by the folder that
+ * this lies in, and means the files that it was made from.
+ *
  * All but token files may be packed with gzip or zstd; the suffix before .gz or .zst then decides
  * about the kind. Formats that hold no plain text (PDF, images, programs, archives, ...) are
  * refused by name.
@@ -24,6 +27,7 @@
 #include "base/status.h"
 #include "data/conversation/conversation.h"
 #include "data/stream/shard.h"
+#include "data/stream/token_set.h"
 #include "data/unpack.h"
 
 #include <stdbool.h>
@@ -37,6 +41,7 @@ typedef enum ls_corpus_kind {
     LS_CORPUS_JSON,
     LS_CORPUS_CSV,
     LS_CORPUS_TSV,
+    LS_CORPUS_KIND_LAST = LS_CORPUS_TSV,
 } ls_corpus_kind;
 
 typedef struct ls_corpus_file {
@@ -44,6 +49,8 @@ typedef struct ls_corpus_file {
     const char *path;
     /* It lies in a bucket, and is fetched when it is mapped. NULL: a file of this machine. */
     const ls_shard *shard;
+    /* A file of a token set; kind and field are those of the file it was made from. NULL: none. */
+    const ls_token_shard *streamed;
     /* Of a shard that is Megatron's x.bin: its x.idx. */
     const ls_shard *index;
     ls_corpus_kind kind;

@@ -76,9 +76,47 @@ static uint32_t threads_of(const ls_dataset_options *o)
 
 /* ---- opening files --------------------------------------------------------------------------- */
 
-static ls_status open_file(const ls_dataset_options *o, ls_cache *cache, const ls_corpus_file *file,
+static ls_status check_streamed(const ls_dataset_options *o, const ls_token_shard *shard)
+{
+    const char *own = o->tokenizer ? ls_tokenizer_hash(o->tokenizer) : "none";
+    if (shard->kind != LS_CORPUS_TOKENS && strcmp(shard->tokenizer, own) != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "%s was prepared with tokenizer %.16s, but the run has %.16s: use that tokenizer, or "
+                       "prepare the set again",
+                       shard->set, shard->tokenizer, own);
+    }
+    return shard->id_max < vocab_of(o)
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID, "%s has token id %u, beyond the vocabulary of %u", shard->set,
+                         shard->id_max, vocab_of(o));
+}
+
+static ls_status open_streamed(ls_dataset *d, const ls_dataset_options *o, const ls_corpus_file *file,
+                               ls_tokens *tokens_out)
+{
+    const ls_token_shard *shard = file->streamed;
+    LS_TRY(check_streamed(o, shard));
+    LS_TRY(d->reader ? LS_OK : ls_token_reader_open(ls_cache_folder(d->cache), &d->reader));
+    LS_TRY(ls_token_reader_add(d->reader, shard));
+    *tokens_out = (ls_tokens){.path = strdup(file->path),
+                              .id_bytes = shard->id_bytes,
+                              .vocab_size = vocab_of(o),
+                              .count = shard->tokens,
+                              .document_count = shard->documents,
+                              .text_bytes = shard->text_bytes,
+                              .reader = d->reader,
+                              .shard = shard};
+    memcpy(tokens_out->content_hash, shard->content_hash, sizeof shard->content_hash);
+    return tokens_out->path ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to open %s", file->path);
+}
+
+static ls_status open_file(ls_dataset *d, const ls_dataset_options *o, const ls_corpus_file *file,
                            ls_tokens *tokens_out)
 {
+    ls_cache *cache = d->cache;
+    if (file->streamed) {
+        return open_streamed(d, o, file, tokens_out);
+    }
     if (file->kind == LS_CORPUS_TOKENS) {
         const ls_token_file_options options = {
             .vocab_size = vocab_of(o),
@@ -123,7 +161,7 @@ static ls_status open_files(ls_dataset *d, const ls_dataset_options *o, ls_datas
         if (i + 1 < s->file_count && is_fetched_soon(d, &s->files[i + 1])) {
             ls_shard_ahead_begin(&ahead, s->files[i + 1].shard);
         }
-        status = open_file(o, d->cache, &s->files[i], &s->tokens[i]);
+        status = open_file(d, o, &s->files[i], &s->tokens[i]);
         ls_shard_ahead_end(&ahead);
         s->opened_count += status == LS_OK;
     }
@@ -212,15 +250,12 @@ static uint64_t windows_in(uint64_t token_count, uint32_t context)
 
 static ls_status make_training_streams(ls_dataset *d, double fraction)
 {
-    d->split_by_document = true;
     for (uint32_t i = 0; i < d->source_count; i++) {
         ls_dataset_part *s = &d->sources[i];
         if (ls_dataset_is_records(s)) {
             continue;
         }
-        const bool by_document =
-            ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation);
-        d->split_by_document = d->split_by_document && by_document;
+        LS_TRY(ls_split_files(&d->arena, s->tokens, s->file_count, fraction, &s->stream, &d->validation));
         s->validation_end = d->validation.token_count;
         s->window_count = windows_in(s->stream.token_count, d->context);
         if (s->window_count == 0) {
@@ -387,6 +422,7 @@ void ls_dataset_close(ls_dataset *dataset)
         close_source(&dataset->sources[i]);
     }
     close_source(&dataset->given_validation);
+    ls_token_reader_close(dataset->reader);
     /* After the maps, which it pins. */
     ls_cache_close(dataset->cache);
     ls_arena_release(&dataset->arena);
@@ -422,11 +458,12 @@ static void fill(int32_t *to, size_t from, size_t end, int32_t value)
 
 /* Makes each document a record of the window that begins at stream index `begin`: the last token of
  * a document has no target, because the next one is not its continuation. */
-static void mark_documents(const ls_stream *stream, uint64_t begin, size_t count, const ls_sample *sample)
+static ls_status mark_documents(const ls_stream *stream, uint64_t begin, size_t count,
+                                const ls_sample *sample)
 {
     for (size_t i = 0, next = 0; i < count; i = next) {
         uint64_t first = 0, end = 0;
-        ls_stream_document(stream, begin + i, &first, &end);
+        LS_TRY(ls_stream_document(stream, begin + i, &first, &end));
         next = end - begin < count ? (size_t)(end - begin) : count;
         fill(sample->first, i, next, (int32_t)i);
         fill(sample->record, i, next, (int32_t)(first & INT32_MAX));
@@ -434,6 +471,7 @@ static void mark_documents(const ls_stream *stream, uint64_t begin, size_t count
             sample->targets[next - 1] = LS_NO_TARGET;
         }
     }
+    return LS_OK;
 }
 
 /* Window `window` of a stream. One at the end that is not full is padded. record: of all of it,
@@ -450,13 +488,30 @@ static ls_status read_window(const ls_dataset *dataset, const ls_stream *stream,
     fill(sample->first, 0, count, 0);
     fill(sample->record, 0, count, (int32_t)(record & INT32_MAX));
     if (dataset->document_masks) {
-        mark_documents(stream, begin, count, sample);
+        LS_TRY(mark_documents(stream, begin, count, sample));
     }
     fill(sample->tokens, count, context, 0);
     fill(sample->targets, count, context, LS_NO_TARGET);
     fill(sample->first, count, context, (int32_t)count);
     fill(sample->record, count, context, LS_NO_RECORD);
     return LS_OK;
+}
+
+void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position)
+{
+    if (!dataset->reader) {
+        return;
+    }
+    const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
+    const ls_dataset_part *s = &dataset->sources[draw.source];
+    if (!s->records) {
+        ls_stream_expect(&s->stream, draw.window * dataset->context, (uint64_t)dataset->context + 1);
+    }
+}
+
+bool ls_dataset_is_streamed(const ls_dataset *dataset)
+{
+    return dataset->reader != NULL;
 }
 
 ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed, uint64_t position,

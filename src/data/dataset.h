@@ -191,6 +191,15 @@ typedef struct ls_sample {
 LS_MUST_CHECK ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split split, uint64_t seed,
                                           uint64_t position, const ls_sample *sample);
 
+/*
+ * The training sample at `position`, as for ls_dataset_sample, will be read soon: if its tokens are
+ * streamed, they are fetched meanwhile. A hint; returns at once.
+ */
+void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position);
+
+/* Whether any tokens are streamed (data/stream/token_set.h). */
+bool ls_dataset_is_streamed(const ls_dataset *dataset);
+
 /* Whether attention and positions restart at `first` of each sample. */
 bool ls_dataset_has_documents(const ls_dataset *dataset);
 

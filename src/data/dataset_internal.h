@@ -34,6 +34,8 @@ struct ls_dataset {
     ls_arena arena;
     /* Pins what is mapped. */
     ls_cache *cache;
+    /* NULL: nothing is streamed. */
+    ls_token_reader *reader;
     uint32_t context;
     ls_dataset_part *sources;
     uint32_t source_count;
@@ -43,7 +45,6 @@ struct ls_dataset {
     ls_stream validation;
     bool has_records;
     double validation_bytes_per_token;
-    bool split_by_document;
     bool document_masks;
     char hash[LS_SHA256_HEX_BYTES];
 };

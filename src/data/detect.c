@@ -75,7 +75,7 @@ ls_status ls_corpus_detect(ls_corpus_file *file, const ls_form_keys *keys, const
 {
     bool found = false;
     ls_file_map map;
-    if (!ls_corpus_has_records(file->kind)) {
+    if (!ls_corpus_has_records(file->kind) || file->streamed) {
         return LS_OK;
     }
     const ls_form_keys own = keys_of(file, keys);

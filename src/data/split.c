@@ -42,21 +42,19 @@ static size_t last_not_above(const uint64_t *values, size_t count, uint64_t valu
 }
 
 /* The document boundary nearest to row index `at`, the lower one if two are equally near. */
-static uint64_t nearest_boundary(const file_row *row, uint64_t at)
+static ls_status nearest_boundary(const file_row *row, uint64_t at, uint64_t *boundary_out)
 {
     const uint64_t total = row->starts[row->count];
+    *boundary_out = total;
     if (at >= total) {
-        return total;
+        return LS_OK;
     }
     const size_t file = last_not_above(row->starts, row->count, at);
-    const ls_tokens *tokens = &row->files[file];
     const uint64_t inside = at - row->starts[file];
-    const size_t document = last_not_above(tokens->document_starts, tokens->document_count, inside);
-    const uint64_t below = row->starts[file] + tokens->document_starts[document];
-    const uint64_t above = document + 1 < tokens->document_count
-                               ? row->starts[file] + tokens->document_starts[document + 1]
-                               : row->starts[file + 1];
-    return at - below <= above - at ? below : above;
+    uint64_t begin = 0, end = 0;
+    LS_TRY(ls_tokens_document(&row->files[file], inside, &begin, &end));
+    *boundary_out = row->starts[file] + (inside - begin <= end - inside ? begin : end);
+    return LS_OK;
 }
 
 static uint64_t share_of(uint64_t tokens, double fraction)
@@ -85,22 +83,21 @@ static uint64_t cut_tokens(const cut_list *list)
     return sum;
 }
 
-/* Moves the cuts to document boundaries. Returns false, and moves nothing, if the share would miss
- * the wanted one by more than a factor of two. */
-static bool move_to_documents(const file_row *row, cut_list *list)
+/* Moves the cuts to document boundaries, but not if the share would miss the wanted one by more
+ * than a factor of two. */
+static ls_status move_to_documents(const file_row *row, cut_list *list)
 {
     const uint64_t wanted = cut_tokens(list);
     cut_list moved = *list;
     for (uint32_t s = 0; s < list->count; s++) {
-        moved.cuts[s].begin = nearest_boundary(row, list->cuts[s].begin);
-        moved.cuts[s].end = nearest_boundary(row, list->cuts[s].end);
+        LS_TRY(nearest_boundary(row, list->cuts[s].begin, &moved.cuts[s].begin));
+        LS_TRY(nearest_boundary(row, list->cuts[s].end, &moved.cuts[s].end));
     }
     const uint64_t got = cut_tokens(&moved);
-    if (got < wanted - wanted / 2 || got > 2 * wanted || got >= row->starts[row->count]) {
-        return false;
+    if (got >= wanted - wanted / 2 && got <= 2 * wanted && got < row->starts[row->count]) {
+        *list = moved;
     }
-    *list = moved;
-    return true;
+    return LS_OK;
 }
 
 void ls_stream_append(ls_arena *arena, ls_stream *stream, const ls_tokens *tokens, uint64_t first,
@@ -142,8 +139,8 @@ static void append_row(ls_arena *arena, ls_stream *stream, const file_row *row, 
     }
 }
 
-bool ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, double fraction,
-                    ls_stream *train, ls_stream *validation)
+ls_status ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, double fraction,
+                         ls_stream *train, ls_stream *validation)
 {
     LS_ASSERT(file_count > 0 && fraction >= 0.0 && fraction <= 0.5);
     uint64_t *starts = ls_arena_new(arena, uint64_t, file_count + 1);
@@ -154,10 +151,9 @@ bool ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, 
     const file_row row = {.files = files, .count = file_count, .starts = starts};
     const uint64_t total = starts[file_count];
     cut_list list = {.count = 0};
-    bool by_document = true;
     if (fraction > 0.0) {
         list = cut_in_stripes(total, fraction);
-        by_document = move_to_documents(&row, &list);
+        LS_TRY(move_to_documents(&row, &list));
     }
     uint64_t at = 0;
     for (uint32_t s = 0; s < list.count; s++) {
@@ -166,7 +162,7 @@ bool ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, 
         at = list.cuts[s].end;
     }
     append_row(arena, train, &row, at, total);
-    return by_document;
+    return LS_OK;
 }
 
 /* The span that holds stream index `at`. */
@@ -203,17 +199,28 @@ ls_status ls_stream_read(const ls_stream *stream, uint64_t first, uint64_t count
     }
 }
 
-void ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out, uint64_t *end_out)
+void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count)
+{
+    LS_ASSERT(count <= stream->token_count && first <= stream->token_count - count);
+    for (const ls_span *span = find_span(stream, first); count > 0; span++) {
+        const uint64_t skip = first - span->stream_first;
+        const uint64_t here = ls_min_u64(count, span->count - skip);
+        ls_tokens_expect(span->tokens, span->file_first + skip, here);
+        first += here;
+        count -= here;
+    }
+}
+
+ls_status ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out, uint64_t *end_out)
 {
     LS_ASSERT(at < stream->token_count);
     const ls_span *span = find_span(stream, at);
-    const uint64_t *starts = span->tokens->document_starts, count = span->tokens->document_count;
     const uint64_t inside = span->file_first + (at - span->stream_first);
-    const size_t document = last_not_above(starts, count, inside);
-    const uint64_t end = document + 1 < count ? starts[document + 1] : span->tokens->count;
+    uint64_t begin = 0, end = 0;
+    LS_TRY(ls_tokens_document(span->tokens, inside, &begin, &end));
     const uint64_t past = span->stream_first + span->count;
-    *begin_out = starts[document] > span->file_first
-                     ? span->stream_first + (starts[document] - span->file_first)
-                     : span->stream_first;
+    *begin_out =
+        begin > span->file_first ? span->stream_first + (begin - span->file_first) : span->stream_first;
     *end_out = ls_min_u64(span->stream_first + (end - span->file_first), past);
+    return LS_OK;
 }

@@ -54,11 +54,11 @@ typedef struct ls_stream {
 
 /*
  * Splits `file_count` files. Appends to train and validation, which may already hold spans, and
- * allocates in `arena`. fraction is 0 to 0.5; 0 gives everything to train. Returns true if the cuts
- * are between documents, and for fraction 0.
+ * allocates in `arena`. fraction is 0 to 0.5; 0 gives everything to train. Errors: those of
+ * ls_tokens_document.
  */
-bool ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count, double fraction,
-                    ls_stream *train, ls_stream *validation);
+LS_MUST_CHECK ls_status ls_split_files(ls_arena *arena, const ls_tokens *files, size_t file_count,
+                                       double fraction, ls_stream *train, ls_stream *validation);
 
 /* Appends tokens [first, first + count) of a file to a stream. Extends the last span if they
  * continue it. */
@@ -73,7 +73,11 @@ LS_MUST_CHECK ls_status ls_stream_read(const ls_stream *stream, uint64_t first, 
                                        int32_t *ids_out);
 
 /* The stream indices at which the document of token `at` begins and ends. A document that was cut
- * ends where the stream leaves it. */
-void ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out, uint64_t *end_out);
+ * ends where the stream leaves it. Errors: those of ls_tokens_document. */
+LS_MUST_CHECK ls_status ls_stream_document(const ls_stream *stream, uint64_t at, uint64_t *begin_out,
+                                           uint64_t *end_out);
+
+/* Tokens [first, first + count), which lie in the stream, will be read soon (ls_tokens_expect). */
+void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count);
 
 #endif

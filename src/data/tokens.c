@@ -78,20 +78,65 @@ static uint32_t copy_u32(const uint32_t *from, uint64_t count, uint32_t bits, in
     return largest;
 }
 
-ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count, int32_t *ids_out)
+static ls_status copy(const ls_tokens *tokens, uint64_t first, uint64_t count, int32_t *ids_out,
+                      uint32_t *largest_out)
 {
-    LS_ASSERT(count <= tokens->count && first <= tokens->count - count);
+    if (tokens->reader) {
+        return ls_token_reader_read(tokens->reader, tokens->shard, first, count, ids_out, largest_out);
+    }
     LS_TRY(check_range(tokens, first, count));
     const uint32_t bits = tokens->origins ? INT32_MAX : UINT32_MAX;
-    const uint32_t largest = tokens->id_bytes == 2
-                                 ? copy_u16((const uint16_t *)tokens->ids + first, count, ids_out)
-                                 : copy_u32((const uint32_t *)tokens->ids + first, count, bits, ids_out);
+    *largest_out = tokens->id_bytes == 2
+                       ? copy_u16((const uint16_t *)tokens->ids + first, count, ids_out)
+                       : copy_u32((const uint32_t *)tokens->ids + first, count, bits, ids_out);
+    return LS_OK;
+}
+
+ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count, int32_t *ids_out)
+{
+    uint32_t largest = 0;
+    LS_ASSERT(count <= tokens->count && first <= tokens->count - count);
+    LS_TRY(count > 0 ? copy(tokens, first, count, ids_out, &largest) : LS_OK);
     if (count > 0 && largest >= tokens->vocab_size) {
         return ls_fail(LS_ERR_DATA,
                        "%s: token id %u, at position %llu or later, is beyond the vocabulary of %u: the file "
                        "has changed",
                        tokens->path, largest, (unsigned long long)first, tokens->vocab_size);
     }
+    return LS_OK;
+}
+
+void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count)
+{
+    if (tokens->reader && count > 0) {
+        ls_token_reader_expect(tokens->reader, tokens->shard, first, count);
+    }
+}
+
+/* The last of the documents that begin at or before `index`. */
+static uint64_t document_of(const ls_tokens *tokens, uint64_t index)
+{
+    uint64_t low = 0, high = tokens->document_count;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (tokens->document_starts[middle] <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+ls_status ls_tokens_document(const ls_tokens *tokens, uint64_t index, uint64_t *begin_out, uint64_t *end_out)
+{
+    LS_ASSERT(index < tokens->count);
+    if (tokens->reader) {
+        return ls_token_reader_document(tokens->reader, tokens->shard, index, begin_out, end_out);
+    }
+    const uint64_t document = document_of(tokens, index);
+    *begin_out = tokens->document_starts[document];
+    *end_out = document + 1 < tokens->document_count ? tokens->document_starts[document + 1] : tokens->count;
     return LS_OK;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The tokens of one mapped file, which is an entry of the token cache (data/token_cache.h) or a
- * token file (data/token_file.h).
+ * token file (data/token_file.h), or of one file of a token set, which is streamed
+ * (data/stream/token_reader.h).
  *
  * Ids are little-endian, 2 or 4 bytes each. A document is given by where it starts. If the file has
  * checksums, each block of 1 MiB is verified when it is first read. So a file of any size opens
@@ -19,6 +20,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "data/stream/token_reader.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -41,14 +43,15 @@ typedef struct ls_token_origin {
 typedef struct ls_tokens {
     /* For error texts. Owned. */
     char *path;
-    /* `count` ids of id_bytes each. */
+    /* `count` ids of id_bytes each. NULL: they are streamed. */
     const void *ids;
     /* 2 or 4. */
     uint32_t id_bytes;
     /* Every id is below it, or reading fails. */
     uint32_t vocab_size;
     uint64_t count;
-    /* document_count token indices: the first is 0, they ascend strictly, each is below count. */
+    /* document_count token indices: the first is 0, they ascend strictly, each is below count.
+     * NULL: the tokens are streamed. */
     const uint64_t *document_starts;
     /* At least 1 if count is. */
     uint64_t document_count;
@@ -62,6 +65,9 @@ typedef struct ls_tokens {
     bool is_loose;
     /* The SHA-256 of the source file, or of its files. */
     char content_hash[LS_SHA256_HEX_BYTES];
+    /* Where streamed tokens come from. NULL: they are mapped. Borrowed. */
+    ls_token_reader *reader;
+    const ls_token_shard *shard;
 
     /* Private: what ls_tokens_close releases. */
     ls_file_map map, index_map;
@@ -77,18 +83,27 @@ typedef struct ls_tokens {
 /* Unmaps and frees, and sets *tokens to zero. Does nothing for one that is zero. */
 void ls_tokens_close(ls_tokens *tokens);
 
-/* The id at `index`, which is below count, with its mark. The id is not verified. */
+/* The id at `index` of mapped tokens, which is below count, with its mark. It is not verified. */
 uint32_t ls_tokens_at(const ls_tokens *tokens, uint64_t index);
 
 /*
  * Copies ids [first, first + count), with their marks, to ids_out, and verifies the blocks that
- * they lie in. The range must be inside the file. Errors: LS_ERR_DATA if a checksum does not match
- * or an id is not below vocab_size; ids_out may then hold anything.
+ * they lie in. The range must be inside the file. Errors: those of ls_token_reader_read;
+ * LS_ERR_DATA if a checksum does not match or an id is not below vocab_size; ids_out may then hold
+ * anything.
  */
 LS_MUST_CHECK ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count,
                                        int32_t *ids_out);
 
-/* Verifies every block. Errors: LS_ERR_DATA. */
+/* Ids [first, first + count) will be read soon. For streamed tokens; else nothing happens. */
+void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count);
+
+/* The document of the token at `index`: where it begins and ends. Errors: those of
+ * ls_token_reader_document. */
+LS_MUST_CHECK ls_status ls_tokens_document(const ls_tokens *tokens, uint64_t index, uint64_t *begin_out,
+                                           uint64_t *end_out);
+
+/* Verifies every block of mapped tokens. Errors: LS_ERR_DATA. */
 LS_MUST_CHECK ls_status ls_tokens_verify(const ls_tokens *tokens);
 
 #endif

@@ -2,6 +2,7 @@
 /* data prepare: tokenizes and checks data before a run. */
 #include "cli/command.h"
 #include "data/dataset.h"
+#include "data/upload.h"
 #include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct prepare_settings {
-    const char *tokenizer, *cache_dir, *field;
+    const char *tokenizer, *cache_dir, *field, *to;
     uint64_t threads;
     bool json;
 } prepare_settings;
@@ -25,6 +26,13 @@ static const ls_option prepare_options[] = {
      .default_text = "\"\"",
      .value_name = "DIR",
      .help = "folder of the token cache; default $LOCKSTEP_HOME/cache/tokens"},
+    {.key = "to",
+     .type = LS_OPTION_STRING,
+     FIELD(to),
+     .default_text = "\"\"",
+     .value_name = "ADDRESS",
+     .help = "also store the tokens as a set at s3://BUCKET/PREFIX or in a folder; training streams a set "
+             "that is named in data.train, and needs no disk for it"},
     LS_ROW_THREADS(prepare_settings),
     LS_ROW_JSON(prepare_settings),
 };
@@ -89,9 +97,15 @@ static ls_status prepare(const ls_invocation *invocation, const ls_tokenizer *to
     };
     ls_dataset *dataset = NULL;
     LS_TRY(ls_dataset_open(&options, &dataset));
-    print_dataset(settings, dataset);
+    ls_status status = LS_OK;
+    if (settings->to[0]) {
+        status = ls_dataset_upload(dataset, tokenizer, settings->to, print_line, NULL);
+    }
+    if (status == LS_OK) {
+        print_dataset(settings, dataset);
+    }
     ls_dataset_close(dataset);
-    return LS_OK;
+    return status;
 }
 
 static ls_status run_prepare(const ls_invocation *invocation)
@@ -110,7 +124,8 @@ const ls_command ls_command_data_prepare = {
     .summary = "tokenize and check data before a run",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json), a table\n"
                "with a header (.csv, .tsv), each also packed (.gz, .zst), or a token file (.bin,\n"
-               ".idx). Patterns are allowed; a folder means the files of these kinds in it. The\n"
+               ".idx). Patterns are allowed; a folder means the files of these kinds in it. FILE\n"
+               "may also be s3://BUCKET/KEY, a folder or a pattern of objects. The\n"
                "tokens are stored in the cache that 'lockstep train' reads, keyed by content:\n"
                "preparing the same data again costs nothing.\n"
                "\n"

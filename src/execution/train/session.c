@@ -477,9 +477,34 @@ ls_schedule ls_session_schedule(const ls_session *session)
     };
 }
 
+/*
+ * What a rank draws at a position of a step, it will most likely draw at the same position of the
+ * steps that follow. So streamed data are expected some steps ahead; in the first step all of a
+ * leaf, too.
+ */
+static void expect_samples(ls_session *session, uint64_t position)
+{
+    enum { AHEAD = 512, STEPS_MIN = 2, STEPS_MAX = 32 };
+    const ls_run_train *train = &session->run.train;
+    const uint64_t batch = train->global_batch, leaf = batch / train->leaves, step = position / batch;
+    const uint64_t wanted = AHEAD / batch;
+    const uint64_t steps = wanted < STEPS_MIN ? STEPS_MIN : wanted > STEPS_MAX ? STEPS_MAX : wanted;
+    session->expects_since = session->expects_since == 0 ? step + 1 : session->expects_since;
+    const bool is_first = step + 1 == session->expects_since;
+    for (uint64_t i = 1; i < leaf && is_first && position % leaf == 0; i++) {
+        ls_dataset_expect(session->dataset, train->seed, position + i);
+    }
+    for (uint64_t k = is_first ? 1 : steps; k <= steps && step + k < train->steps; k++) {
+        ls_dataset_expect(session->dataset, train->seed, position + k * batch);
+    }
+}
+
 static ls_status draw_sample(void *context, uint64_t position, const ls_sample *sample)
 {
-    const ls_session *session = context;
+    ls_session *session = context;
+    if (ls_dataset_is_streamed(session->dataset)) {
+        expect_samples(session, position);
+    }
     return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, sample);
 }
 

@@ -56,6 +56,8 @@ typedef struct ls_session {
     ls_queue *device;
     ls_tokenizer *tokenizer; /* NULL: model.from has none, and the data consist of token files */
     ls_dataset *dataset;
+    /* The first step whose samples this process drew, plus 1; 0: none yet. For streamed data. */
+    uint64_t expects_since;
     /* of the training data; patterns and weights in `arena`, at least one */
     const ls_dataset_source *sources;
     size_t source_count;
