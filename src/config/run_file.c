@@ -137,9 +137,12 @@ static void resolve_batch(ls_run_file *run)
     ls_run_train *train = &run->train;
     const uint64_t context = or_default(run->model.context, IMPORTED_CONTEXT_MAX);
     if (train->leaves == LS_AUTO_U64) {
-        train->leaves =
-            ls_run_file_auto_leaves(train->global_batch, or_default(train->micro_batch, 1), context,
-                                    or_default(run->job.max_ranks, LS_RUN_FILE_MAX_RANKS));
+        /* Each worker of local steps has a share of the batch to itself, divided like a batch. */
+        const bool divides = train->global_batch % train->local.workers == 0;
+        const uint64_t workers = divides ? train->local.workers : 1;
+        train->leaves = workers * ls_run_file_auto_leaves(
+                                      train->global_batch / workers, or_default(train->micro_batch, 1),
+                                      context, or_default(run->job.max_ranks, LS_RUN_FILE_MAX_RANKS));
     }
     if (train->micro_batch == LS_AUTO_U64) {
         const uint64_t leaf = train->global_batch / train->leaves;

@@ -173,6 +173,16 @@ typedef struct ls_run_schedule {
     double decay_fraction; /* wsd */
 } ls_run_schedule;
 
+typedef enum ls_local_moments { LS_LOCAL_KEEP, LS_LOCAL_RESET } ls_local_moments;
+
+/* Local steps (execution/train/local.h). */
+typedef struct ls_run_local {
+    uint64_t steps;   /* of a round; 0: none */
+    uint64_t workers; /* divides train.leaves */
+    double outer_lr, outer_momentum;
+    int moments; /* an ls_local_moments */
+} ls_run_local;
+
 typedef struct ls_run_train {
     /* auto: from tokens; from epochs by ls_run_file_adopt_data; else 1000, or with model.from 3
      * epochs */
@@ -182,6 +192,7 @@ typedef struct ls_run_train {
     uint64_t global_batch; /* sequences per step */
     uint64_t micro_batch;  /* sequences computed at once; divides global_batch / leaves */
     uint64_t leaves;       /* V of invariant I1; divides global_batch */
+    ls_run_local local;
     /* patterns over tensor names (model/layout.h: ls_layout_build_frozen) */
     ls_option_strings freeze;
     uint64_t tensor_cut;   /* canonical tensor-parallel degree */
@@ -402,6 +413,10 @@ LS_MUST_CHECK ls_status ls_run_file_parse(const char *text, size_t bytes, const 
  * Errors: LS_ERR_INVALID.
  */
 LS_MUST_CHECK ls_status ls_run_file_check(const ls_run_file *run);
+/* What it says of train.local; again once train.steps is known. Errors: as above. */
+LS_MUST_CHECK ls_status ls_run_file_check_local(const ls_run_file *run);
+/* Leaves among which ranks divide: train.leaves, or those of one worker of train.local. */
+uint64_t ls_run_file_rank_leaves(const ls_run_file *run);
 
 /*
  * Refuses settings of model.rope_scaling that have no effect, in a run file that is loaded and has

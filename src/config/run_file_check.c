@@ -72,6 +72,12 @@ static ls_status check_leaves(const ls_run_train *train)
     return fail_text(&text);
 }
 
+/* A degree that is still auto may become 1. */
+static uint64_t least_degree(uint64_t degree)
+{
+    return degree == LS_AUTO_U64 ? 1 : degree;
+}
+
 /* Leaves that are chosen automatically follow the micro-batch, so that the file's own values are
  * all that matters. */
 static ls_status check_micro_batch(const ls_run_train *train, bool automatic_leaves)
@@ -481,12 +487,6 @@ static uint64_t largest_divisor(uint64_t of, uint64_t most)
     return divisor;
 }
 
-/* A degree that is still auto may become 1. */
-static uint64_t least_degree(uint64_t degree)
-{
-    return degree == LS_AUTO_U64 ? 1 : degree;
-}
-
 /* Ranks that compute the same share of the batch together. */
 static uint64_t model_ranks(const ls_run_parallel *parallel)
 {
@@ -609,22 +609,23 @@ static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
     const ls_run_parallel *parallel = &run->parallel;
+    const uint64_t leaves = ls_run_file_rank_leaves(run);
     if (job->min_ranks > job->max_ranks) {
         return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, more than job.max_ranks, which is %llu",
                        number(job->min_ranks), number(job->max_ranks));
     }
     LS_TRY(check_mesh(run));
     const uint64_t per_replica = model_ranks(parallel);
-    const char *shares_word = run->train.leaves == 1 ? "share" : "shares";
+    const char *shares_word = leaves == 1 ? "share" : "shares";
     if (parallel->ranks == LS_AUTO_U64) {
-        return parallel->data == LS_AUTO_U64 || parallel->data <= run->train.leaves
+        return parallel->data == LS_AUTO_U64 || parallel->data <= leaves
                    ? LS_OK
                    : ls_fail(LS_ERR_INVALID,
                              "parallel.data is %llu, but the batch of a step is divided into only %llu %s "
                              "(train.leaves); use at most %llu. To use more, set train.leaves to at least "
                              "%llu in a new run: it can't change once a run has begun",
-                             number(parallel->data), number(run->train.leaves), shares_word,
-                             number(run->train.leaves), number(parallel->data));
+                             number(parallel->data), number(leaves), shares_word, number(leaves),
+                             number(parallel->data));
     }
     if (ls_run_file_mesh_is_open(run)) {
         return LS_OK; /* what is chosen is checked again */
@@ -646,7 +647,7 @@ static ls_status check_ranks(const ls_run_file *run)
             number(parallel->ranks));
     }
     const uint64_t replicas = parallel->ranks / per_replica;
-    const uint64_t most = run->train.leaves / parallel->expert * per_replica;
+    const uint64_t most = leaves / parallel->expert * per_replica;
     if (parallel->data != LS_AUTO_U64 && parallel->data != replicas) {
         return ls_fail(LS_ERR_INVALID,
                        "parallel.data is %llu, but parallel.ranks %llu / (parallel.tensor %llu * "
@@ -656,13 +657,13 @@ static ls_status check_ranks(const ls_run_file *run)
                        number(parallel->context), number(parallel->pipeline), number(parallel->expert),
                        number(replicas));
     }
-    if (replicas * parallel->expert > run->train.leaves) {
+    if (replicas * parallel->expert > leaves) {
         return ls_fail(
             LS_ERR_INVALID,
             "parallel.ranks is %llu, but the batch of a step is divided into only %llu %s (train.leaves), "
             "so that some ranks would have nothing to do; use at most %llu rank%s. To use more, set "
             "train.leaves to at least %llu in a new run: it can't change once a run has begun",
-            number(parallel->ranks), number(run->train.leaves), shares_word, number(most), plural(most),
+            number(parallel->ranks), number(leaves), shares_word, number(most), plural(most),
             number(replicas * parallel->expert));
     }
     if (parallel->ranks > job->max_ranks) {
@@ -701,6 +702,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
     LS_TRY(check_records(&run->data));
     LS_TRY(check_leaves(&run->train));
     LS_TRY(check_micro_batch(&run->train, run->automatic.leaves));
+    LS_TRY(ls_run_file_check_local(run));
     LS_TRY(check_eval(&run->eval));
     LS_TRY(check_schedule(&run->train));
     LS_TRY(check_notice(&run->job));

@@ -55,7 +55,7 @@ ls_status ls_new_checkpoint_save(ls_arena *arena, const ls_new_checkpoint *c)
     const ls_checkpoint_save_options options = {
         .root = c->output,
         .meta = &meta,
-        .tensors = ls_state_tensors(arena, &state),
+        .tensors = ls_state_tensors(arena, &state, NULL),
         .tensor_count = c->layout->parameter_count,
         .attachments = attachments,
         .attachment_count = count,

@@ -138,10 +138,26 @@ void ls_state_release(ls_state *state)
     ls_device_free(state->queue, state->split.rests, split_bytes);
     free_flat(state, floats, state->m);
     free_flat(state, floats, state->v);
+    free_flat(state, 3 * state->worker_count * state->flat_stride, state->workers);
     for (uint32_t i = 0; i < state->gradient_count; i++) {
         free_flat(state, floats, state->gradients[i]);
     }
     *state = (ls_state){0};
+}
+
+ls_status ls_state_add_workers(ls_state *state, uint32_t workers)
+{
+    LS_ASSERT(is_cpu(state) && !state->borrowed && !state->workers);
+    state->flat_stride = state->layout->float_count;
+    LS_TRY(alloc_flat(state, 3 * workers * state->flat_stride, &state->workers));
+    state->worker_count = workers;
+    return LS_OK;
+}
+
+float *ls_state_worker(const ls_state *state, uint32_t worker, uint32_t flat)
+{
+    LS_ASSERT(worker < state->worker_count && flat < 3);
+    return state->workers + (3 * (int64_t)worker + flat) * state->flat_stride;
 }
 
 const void *ls_state_weights(const ls_state *state)
@@ -330,11 +346,43 @@ uint32_t ls_state_tensor_count(const ls_layout *layout)
     return layout->adapter ? layout->trained_count : layout->parameter_count;
 }
 
-ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
+/* An entry of further state: `value` of a parameter in another flat buffer. */
+static ls_checkpoint_tensor further(ls_arena *arena, const ls_checkpoint_tensor *tensor, const char *prefix,
+                                    float *value)
+{
+    ls_checkpoint_tensor more = *tensor;
+    more.name = ls_arena_printf(arena, "%s.%s", prefix, tensor->name);
+    more.value = more.m = more.v = NULL;
+    more.state = value;
+    return more;
+}
+
+/* Adds what workers have beside the shared parameters, which are the first `count` tensors. */
+static size_t add_workers(ls_arena *arena, const ls_state *state, ls_checkpoint_tensor *tensors, size_t count)
+{
+    static const char *const flats[3] = {"", ".m", ".v"};
+    size_t total = count;
+    for (size_t i = 0; i < count; i++) {
+        const int64_t offset = state->layout->parameters[i].offset;
+        tensors[i].m = tensors[i].v = NULL;
+        tensors[total++] = further(arena, &tensors[i], "outer_momentum", state->m + offset);
+        for (uint32_t worker = 0; worker < state->worker_count; worker++) {
+            for (uint32_t flat = 0; flat < 3; flat++) {
+                const char *prefix = ls_arena_printf(arena, "worker_%05u%s", worker, flats[flat]);
+                float *value = ls_state_worker(state, worker, flat) + offset;
+                tensors[total++] = further(arena, &tensors[i], prefix, value);
+            }
+        }
+    }
+    return total;
+}
+
+ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state, size_t *count_out)
 {
     const ls_layout *layout = state->layout;
     const uint32_t count = ls_state_tensor_count(layout);
-    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, count);
+    const size_t more = state->workers ? (size_t)count * (1 + 3 * (size_t)state->worker_count) : 0;
+    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, count + more);
     for (uint32_t i = 0; i < count; i++) {
         const ls_parameter *p = &layout->parameters[i];
         const bool has_moments = state->m && !p->frozen;
@@ -350,6 +398,10 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state)
             .v = has_moments ? state->v + p->offset : NULL,
         };
     }
+    const size_t total = state->workers ? add_workers(arena, state, tensors, count) : count;
+    if (count_out) {
+        *count_out = total;
+    }
     return tensors;
 }
 
@@ -359,9 +411,9 @@ ls_status ls_state_hash_now(const ls_state *state, uint64_t step, const char *ba
     ls_arena arena = {0};
     const ls_state *host = NULL;
     LS_TRY(ls_state_to_host(state, &host));
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, host);
-    const ls_status status =
-        ls_state_hash(tensors, ls_state_tensor_count(state->layout), step, base, hex_out);
+    size_t count = 0;
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, host, &count);
+    const ls_status status = ls_state_hash(tensors, count, step, base, hex_out);
     ls_arena_release(&arena);
     return status;
 }

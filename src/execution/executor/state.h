@@ -35,6 +35,12 @@ typedef struct ls_state {
      * state */
     float *frozen;
     float *m, *v; /* AdamW's moments; NULL without an optimizer */
+    /* Of a run with local steps (train/local.h): parameters, m and v of each worker, one flat
+     * buffer after the other, flat_stride floats from one to the next. `parameters` above are then
+     * the shared ones, m is the outer momentum, and v is not used. NULL: no workers */
+    float *workers;
+    uint32_t worker_count;
+    int64_t flat_stride;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
     bool borrowed;           /* the buffers belong to another object */
@@ -50,6 +56,12 @@ typedef struct ls_state {
 LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights,
                                       const ls_layout *layout, uint32_t gradient_count);
 void ls_state_release(ls_state *state);
+
+/* Adds the buffers of workers, all zero; on the CPU, without frozen parameters. Errors:
+ * LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_state_add_workers(ls_state *state, uint32_t workers);
+/* Flat buffer `flat` of a worker: 0 parameters, 1 m, 2 v. */
+float *ls_state_worker(const ls_state *state, uint32_t worker, uint32_t flat);
 
 /* What kernels compute with: flat, float32 or bfloat16, in device memory. */
 const void *ls_state_weights(const ls_state *state);
@@ -83,10 +95,15 @@ LS_MUST_CHECK ls_status ls_state_init_weights(ls_state *state, ls_queue *threads
  * are trained, because the base stays where it came from. */
 uint32_t ls_state_tensor_count(const ls_layout *layout);
 
-/* The state under its Hugging Face names, as storage saves, loads and hashes it: one entry for each
+/*
+ * The state under its Hugging Face names, as storage saves, loads and hashes it: one entry for each
  * of the first ls_state_tensor_count() parameters of the layout, pointing into the buffers of a
- * state that the host sees; the table lives in `arena`. */
-ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host);
+ * state that the host sees; the table lives in `arena`. With workers, these entries have no
+ * moments, and as further state (storage/checkpoint/checkpoint.h) follow, for each parameter,
+ * "outer_momentum.<name>", and "worker_<w>.<name>", "worker_<w>.m.<name>", "worker_<w>.v.<name>",
+ * the worker with five digits. *count_out: all entries; NULL allowed without workers.
+ */
+ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host, size_t *count_out);
 
 /* The 64 digits of `state-hash` for this state after `step` updates. base: of an adapter, the
  * digest of its base; else NULL. */

@@ -69,6 +69,12 @@ static ls_status check_question(const replay *r)
 {
     const ls_run_train *train = &r->session.run.train;
     const ls_replay_options *o = r->options;
+    if (train->local.steps > 0) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "the run in %s has local steps (train.local.steps), which cannot be replayed in this "
+                       "version",
+                       o->run_dir);
+    }
     if (o->step < 1 || o->step > train->steps) {
         return ls_fail(LS_ERR_INVALID,
                        "step %" PRIu64 " does not exist: the run in %s has steps 1 to %" PRIu64, o->step,
@@ -112,7 +118,7 @@ static void warn_of_class(const replay *r, const ls_checkpoint *checkpoint)
 static ls_status load_checkpoint(replay *r, uint64_t before)
 {
     const char *root = ls_path_join(&r->arena, r->options->run_dir, "checkpoints");
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, ls_state_host(&r->state));
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, ls_state_host(&r->state), NULL);
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(r->session.queue)};
     for (;;) {
         ls_checkpoint_latest latest = {0};

@@ -76,6 +76,8 @@ typedef struct ls_trainer_backend {
     ls_executor executor;
     ls_state state;        /* with workers, in their shared segment */
     uint64_t granted;      /* workers may run steps below this number without asking again */
+    ls_local local;        /* the turns of a step */
+    bool is_mid_step;      /* without workers: a step failed after some of its turns */
     uint64_t memory_bytes; /* the most seen so far (ls_trainer_memory), with workers */
     ls_bit_flip flip;      /* for tests */
 } ls_trainer_backend;

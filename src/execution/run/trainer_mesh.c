@@ -42,7 +42,7 @@ json_t *ls_trainer_predicted_mesh(const ls_trainer *trainer)
 json_t *ls_trainer_measured_mesh(const ls_trainer *trainer)
 {
     const ls_session *session = &trainer->session;
-    const uint64_t step = trainer->loop.step;
+    const uint64_t step = trainer->loop.step, turns = ls_local_turns(&trainer->backend.local, step);
     uint64_t bytes[LS_AXIS_COUNT] = {0}, private_bytes = 0;
     double idle_s = INFINITY;
     if (!trainer->backend.workers || trainer->options->hosts || step == trainer->loop.begun_at) {
@@ -51,7 +51,7 @@ json_t *ls_trainer_measured_mesh(const ls_trainer *trainer)
     json_t *mesh = ls_session_mesh_to_json(session), *memory = json_array();
     for (uint32_t rank = 0; rank < session->ranks; rank++) {
         ls_step_result result;
-        if (!ls_workers_rank(trainer->backend.workers, rank, step - 1, &result, &private_bytes)) {
+        if (!ls_workers_rank(trainer->backend.workers, rank, turns - 1, &result, &private_bytes)) {
             json_array_append_new(memory, json_null());
             continue;
         }

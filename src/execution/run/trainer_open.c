@@ -92,6 +92,13 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .choose = choose_mesh,
         .chooser = trainer,
     };
+    if (run->train.local.steps > 0 && trainer->options->hosts) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "train.local.steps is %" PRIu64
+                       ", but a run with local steps is on one host in this version: "
+                       "leave out the other hosts, or set train.local.steps: 0 in a new run",
+                       run->train.local.steps);
+    }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,
                        &trainer->prediction);
@@ -158,6 +165,9 @@ static ls_status take_memory(ls_trainer *trainer)
     }
     LS_TRY(ls_state_init(&trainer->backend.state, session->device, ls_session_activations(session),
                          &session->layout, session->memory.tree_buffers));
+    if (session->run.train.local.steps > 0) {
+        LS_TRY(ls_state_add_workers(&trainer->backend.state, (uint32_t)session->run.train.local.workers));
+    }
     LS_TRY(ls_executor_init(&trainer->backend.executor, session->device, &session->plan,
                             session->plan.options.length));
     LS_TRY(create_stepper(trainer));
@@ -464,6 +474,7 @@ static ls_status open_run(ls_trainer *trainer)
     const uint64_t steps = trainer->session.run.train.steps;
     trainer->loop.stop_step = options->stop_step && options->stop_step < steps ? options->stop_step : steps;
     trainer->loop.schedule = ls_session_schedule(&trainer->session);
+    trainer->backend.local = ls_session_local(&trainer->session);
     if (trainer->dir.had_run) {
         LS_TRY(ls_run_dir_check_identity(&trainer->dir, &begun, &trainer->session.run));
         print_new_length(trainer, &begun);

@@ -79,11 +79,12 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
     ls_checkpoint_latest latest = {0};
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, ls_state_host(&trainer->backend.state));
+    size_t count = 0;
+    const ls_checkpoint_tensor *tensors =
+        ls_state_tensors(&arena, ls_state_host(&trainer->backend.state), &count);
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
-    ls_status status =
-        ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
-                                  ls_state_tensor_count(&trainer->session.layout), &options, &latest);
+    ls_status status = ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity,
+                                                 tensors, count, &options, &latest);
     if (status == LS_OK) {
         keep_for_log(&trainer->saving, &latest);
     }

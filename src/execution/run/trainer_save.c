@@ -143,7 +143,7 @@ static ls_status add_weights(const ls_trainer *trainer, const ls_state *state, l
                               .frozen = state->frozen};
     job->weights = job->save;
     job->weights.root = ls_path_join(&job->arena, trainer->dir.checkpoints, "weights");
-    job->weights.tensors = ls_state_tensors(&job->arena, &weights);
+    job->weights.tensors = ls_state_tensors(&job->arena, &weights, NULL);
     job->weights.bf16_values = run->weights_dtype == LS_WEIGHTS_BF16;
     job->weights_prune =
         (ls_checkpoint_prune_options){.keep_last = run->weights_keep_last, .saved = job->meta.step};
@@ -171,12 +171,11 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
     job.meta = meta_of(trainer);
     job.save = (ls_checkpoint_save_options){
         .root = trainer->dir.checkpoints,
-        .tensors = ls_state_tensors(&job.arena, state),
-        .tensor_count = ls_state_tensor_count(&session->layout),
         .attachments = attachments,
         .attachment_count = attachment_count,
         .threads = ls_queue_threads(session->queue) + 2, /* two more, as some wait for the disk */
     };
+    job.save.tensors = ls_state_tensors(&job.arena, state, &job.save.tensor_count);
     job.prune = (ls_checkpoint_prune_options){.keep_last = run->keep_last,
                                               .keep_best = run->keep_best,
                                               .keep_every = run->keep_every,
@@ -210,6 +209,12 @@ static ls_status check_state(ls_trainer *trainer)
  * than that the state cannot be saved. */
 static ls_status fail_not_whole(const ls_trainer *trainer)
 {
+    if (!trainer->backend.workers) {
+        return ls_fail(LS_ERR_FAILED,
+                       "cannot save step %" PRIu64
+                       ": some of the workers (train.local.workers) had made the next step when it failed",
+                       trainer->loop.step);
+    }
     const ls_status status = ls_workers_gather(trainer->backend.workers, trainer->loop.step);
     if (status != LS_OK) {
         return status;

@@ -134,6 +134,11 @@ static const struct {
 static void on_event(void *context, const char *name, json_t *fields)
 {
     ls_trainer *trainer = context;
+    json_t *counted = json_object_get(fields, "step");
+    if (json_is_integer(counted) && trainer->backend.local.steps > 0) { /* ranks count turns */
+        const uint64_t turn = (uint64_t)json_integer_value(counted);
+        json_integer_set(counted, (json_int_t)ls_local_turn_at(&trainer->backend.local, turn).step);
+    }
     trainer->control.leaving = trainer->control.leaving || json_is_true(json_object_get(fields, "ends_run"));
     for (size_t i = 0; i < sizeof handlers / sizeof handlers[0]; i++) {
         if (strcmp(name, handlers[i].event) == 0) {
@@ -195,7 +200,7 @@ static ls_status restore_frozen(ls_trainer *trainer, ls_arena *arena, const ls_c
     }
     const ls_checkpoint_load_options options = {.allow_partial = true};
     return ls_checkpoint_load(checkpoint,
-                              ls_state_tensors(arena, &trainer->backend.state) + layout->trained_count,
+                              ls_state_tensors(arena, &trainer->backend.state, NULL) + layout->trained_count,
                               layout->parameter_count - layout->trained_count, &options);
 }
 
@@ -253,7 +258,10 @@ ls_status ls_trainer_launch_workers(ls_trainer *trainer)
     if (!ls_trainer_is_adopted(trainer)) {
         trainer->backend.granted = trainer->loop.step;
     }
-    return trainer->backend.workers ? ls_workers_launch(trainer->backend.workers, trainer->loop.step) : LS_OK;
+    return trainer->backend.workers
+               ? ls_workers_launch(trainer->backend.workers,
+                                   ls_local_turns(&trainer->backend.local, trainer->loop.step))
+               : LS_OK;
 }
 
 static void report_started(const ls_trainer *trainer)
@@ -310,19 +318,77 @@ static uint64_t next_stop(const ls_trainer *trainer)
     return ls_min_u64(until, trainer->generator ? next_due(step, run->sample.every_steps) : UINT64_MAX);
 }
 
+static ls_status compute_turn(ls_trainer *trainer, uint64_t turn, double lr, ls_step_result *result_out,
+                              double *seconds_out)
+{
+    ls_trainer_backend *b = &trainer->backend;
+    if (b->workers) {
+        return ls_workers_step(b->workers, turn, ls_local_turns(&b->local, b->granted), result_out,
+                               seconds_out);
+    }
+    const double start_s = ls_clock_monotonic_s();
+    const ls_status status = ls_stepper_run(b->stepper, turn, lr, result_out);
+    *seconds_out = ls_clock_monotonic_s() - start_s;
+    b->is_mid_step = status != LS_OK && !ls_local_turn_at(&b->local, turn).is_first;
+    return status;
+}
+
+/* Adds what a turn took and exchanged. */
+static void add_turn(ls_step_result *sum, const ls_step_result *turn)
+{
+    sum->tokens += turn->tokens;
+    sum->data_s += turn->data_s;
+    sum->forward_s += turn->forward_s;
+    sum->backward_s += turn->backward_s;
+    sum->reduce_s += turn->reduce_s;
+    sum->optimizer_s += turn->optimizer_s;
+    sum->wait_s += turn->wait_s;
+    for (int axis = 0; axis < LS_AXIS_COUNT; axis++) {
+        sum->traffic.bytes[axis] += turn->traffic.bytes[axis];
+    }
+}
+
+/* The turns of a step with local steps. Its loss and norm are the means over the workers. */
+static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *result_out,
+                               double *seconds_out)
+{
+    const ls_local *local = &trainer->backend.local;
+    const uint64_t first = ls_local_turns(local, trainer->loop.step);
+    const uint64_t past = ls_local_turns(local, trainer->loop.step + 1);
+    double losses[LS_SEGMENT_WORKERS_MAX], norms[LS_SEGMENT_WORKERS_MAX];
+    ls_step_result sum = {.audited = LS_NO_LEAF};
+    *seconds_out = 0.0;
+    for (uint64_t turn = first; turn < past; turn++) {
+        double turn_s = 0.0;
+        LS_TRY(compute_turn(trainer, turn, lr, result_out, &turn_s));
+        *seconds_out += turn_s;
+        const ls_local_turn which = ls_local_turn_at(local, turn);
+        if (which.is_outer) {
+            const uint64_t round = (which.step + 1) / local->steps;
+            ls_emit_event("outer_step", json_pack("{s:I, s:I, s:f, s:f}", "step", (json_int_t)which.step + 1,
+                                                  "round", (json_int_t)round, "grad_norm",
+                                                  result_out->grad_norm, "seconds", turn_s));
+            result_out->tokens = 0;
+        } else {
+            losses[which.worker] = (double)result_out->loss;
+            norms[which.worker] = result_out->grad_norm;
+        }
+        add_turn(&sum, result_out);
+    }
+    sum.loss = (float)ls_local_mean(losses, local->workers);
+    sum.grad_norm = ls_local_mean(norms, local->workers);
+    *result_out = sum;
+    return LS_OK;
+}
+
 ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *result_out, double *seconds_out)
 {
-    if (!trainer->backend.workers) {
-        const double start_s = ls_clock_monotonic_s();
-        LS_TRY(ls_stepper_run(trainer->backend.stepper, trainer->loop.step, lr, result_out));
-        *seconds_out = ls_clock_monotonic_s() - start_s;
-        return LS_OK;
+    ls_trainer_backend *b = &trainer->backend;
+    if (b->workers && trainer->loop.step >= b->granted) {
+        b->granted = next_stop(trainer);
     }
-    if (trainer->loop.step >= trainer->backend.granted) {
-        trainer->backend.granted = next_stop(trainer);
-    }
-    return ls_workers_step(trainer->backend.workers, trainer->loop.step, trainer->backend.granted, result_out,
-                           seconds_out);
+    return b->local.steps > 0 ? compute_turns(trainer, lr, result_out, seconds_out)
+                              : compute_turn(trainer, trainer->loop.step, lr, result_out, seconds_out);
 }
 
 /* ---- the state and its memory ---- */
@@ -345,8 +411,10 @@ void ls_trainer_gather(ls_trainer *trainer)
 bool ls_trainer_is_whole(const ls_trainer *trainer)
 {
     uint64_t finished = 0;
-    return !trainer->backend.workers ||
-           (ls_workers_is_consistent(trainer->backend.workers, &finished) && finished == trainer->loop.step);
+    const ls_trainer_backend *b = &trainer->backend;
+    return b->workers ? ls_workers_is_consistent(b->workers, &finished) &&
+                            finished == ls_local_turns(&b->local, trainer->loop.step)
+                      : !b->is_mid_step;
 }
 
 uint64_t ls_trainer_memory(ls_trainer *trainer)

@@ -254,7 +254,7 @@ ls_status ls_adapter_file_read(const ls_adapter_file *file, const ls_layout *lay
     if (file->checkpoint) {
         ls_arena arena = {0};
         const ls_state state = {.layout = layout, .parameters = parameters};
-        const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state);
+        const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state, NULL);
         const ls_status status =
             ls_checkpoint_load(file->checkpoint, tensors, ls_state_tensor_count(layout), NULL);
         ls_arena_release(&arena);

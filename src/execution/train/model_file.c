@@ -280,7 +280,7 @@ static ls_status load_exactly(const ls_model_file *file, const ls_layout *layout
     ls_arena arena = {0};
     const ls_state state = {
         .layout = layout, .parameters = parameters, .frozen = parameters + layout->float_count};
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state);
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &state, NULL);
     const ls_status status =
         ls_checkpoint_load(file->checkpoint, tensors, ls_state_tensor_count(layout), NULL);
     ls_arena_release(&arena);

@@ -10,7 +10,7 @@
 /* One crew of ranks, or a rank that computes alone. */
 static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t crews, uint32_t crew)
 {
-    const uint32_t leaves = (uint32_t)session->run.train.leaves;
+    const uint32_t leaves = (uint32_t)ls_run_file_rank_leaves(&session->run);
     const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
     const uint32_t pieces = session->plan.options.sequence_cut, experts = ls_session_mesh(session).expert;
     const uint32_t buffers = ls_tree_range_buffers(leaves, range) + pieces - 1 + experts - 1;
@@ -23,7 +23,7 @@ static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t cr
 ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
 {
     const ls_memory_plan *m = &session->memory;
-    const uint32_t leaves = (uint32_t)session->run.train.leaves;
+    const uint32_t leaves = (uint32_t)ls_run_file_rank_leaves(&session->run);
     const uint32_t crews = ranks / ls_mesh_crew(ls_session_mesh(session));
     LS_ASSERT(ranks >= 1 && (ranks == 1 || (crews >= 1 && crews <= leaves)));
     ls_ranks_cost cost = {.ranks = ranks, .imbalance = 1.0};
@@ -42,7 +42,7 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
     cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes +
                       (crews > 0 ? crews : 1) * session->work_bytes_crew + ranks * process + side_work +
-                      session->snapshot_bytes;
+                      session->snapshot_bytes + ls_session_worker_bytes(session);
     /* the trainer is a separate process, and the sums have a separate buffer */
     if (ranks > 1 || session->is_gang) {
         cost.host_bytes += session->process_bytes + (uint64_t)session->layout.float_count * sizeof(float);
@@ -68,7 +68,7 @@ static void describe_row(const ls_ranks_cost *cost, bool chosen, ls_text *text)
 
 void ls_ranks_cost_describe(const ls_session *session, ls_text *text)
 {
-    const uint64_t leaves = session->run.train.leaves, most = session->run.job.max_ranks;
+    const uint64_t leaves = ls_run_file_rank_leaves(&session->run), most = session->run.job.max_ranks;
     const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
     const uint32_t last = crew * (uint32_t)(leaves < LS_LEAVES_MAX ? leaves : LS_LEAVES_MAX);
     ls_text_printf(text,

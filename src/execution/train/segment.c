@@ -50,6 +50,7 @@ static ls_control place(const ls_segment_plan *plan)
         .leaves = plan->leaves,
         .buffers = buffers,
         .crew = crew_of(plan),
+        .workers = plan->workers,
         .ranks = plan->ranks,
         .first_rank = plan->first_rank,
         .local_ranks = plan->local_ranks,
@@ -62,7 +63,8 @@ static ls_control place(const ls_segment_plan *plan)
     control.moments_at =
         control.state_at + aligned((plan->float_count + plan->frozen_floats) * sizeof(float));
     control.gradients_at = control.moments_at + (STATE_FLATS - 1) * control.flat_bytes;
-    control.bytes = control.gradients_at + (uint64_t)plan->local_ranks * buffers * control.flat_bytes;
+    control.workers_at = control.gradients_at + (uint64_t)plan->local_ranks * buffers * control.flat_bytes;
+    control.bytes = control.workers_at + 3 * plan->workers * control.flat_bytes;
     return control;
 }
 
@@ -173,8 +175,8 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
 {
     if (seen->magic != LS_SEGMENT_MAGIC || seen->version != LS_SEGMENT_VERSION || seen->local_ranks < 1 ||
         seen->local_ranks > LS_LOCAL_RANKS_MAX || seen->crew < 1 || seen->ranks / seen->crew > seen->leaves ||
-        seen->leaves > LS_LEAVES_MAX || seen->first_rank > seen->ranks ||
-        seen->local_ranks > seen->ranks - seen->first_rank) {
+        seen->leaves > LS_LEAVES_MAX || seen->workers > LS_SEGMENT_WORKERS_MAX ||
+        seen->first_rank > seen->ranks || seen->local_ranks > seen->ranks - seen->first_rank) {
         return false;
     }
     const ls_segment_plan plan = {.float_count = seen->float_count,
@@ -182,6 +184,7 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
                                   .exchange_bytes = seen->exchange_bytes,
                                   .leaves = seen->leaves,
                                   .crew = seen->crew,
+                                  .workers = seen->workers,
                                   .ranks = seen->ranks,
                                   .first_rank = seen->first_rank,
                                   .local_ranks = seen->local_ranks,
@@ -190,7 +193,8 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
     return seen->bytes == bytes && should.bytes == bytes && seen->control_bytes == should.control_bytes &&
            seen->text_at == should.text_at && seen->exchange_at == should.exchange_at &&
            seen->state_at == should.state_at && seen->moments_at == should.moments_at &&
-           seen->gradients_at == should.gradients_at && seen->flat_bytes == should.flat_bytes;
+           seen->gradients_at == should.gradients_at && seen->workers_at == should.workers_at &&
+           seen->flat_bytes == should.flat_bytes;
 }
 
 static ls_status attach_fd(int fd, const char *path, ls_segment *segment_out)
@@ -285,7 +289,15 @@ void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue
                             .parameters = segment->parameters,
                             .frozen = segment->parameters + layout->float_count,
                             .m = segment->m,
-                            .v = segment->v};
+                            .v = segment->v,
+                            .worker_count = segment->control->workers,
+                            .flat_stride = (int64_t)(segment->control->flat_bytes / sizeof(float))};
+    if (state_out->worker_count > 0) {
+        /* parameters, m and v of each lie at the distances of the three above, which the undo
+         * record relies on */
+        LS_ASSERT(segment->m - segment->parameters == state_out->flat_stride);
+        state_out->workers = (float *)(void *)((char *)segment->map + segment->control->workers_at);
+    }
     if (local != LS_SEGMENT_NO_RANK) {
         state_out->gradient_count = ls_segment_gradient_count(segment, local);
         LS_ASSERT(state_out->gradient_count <= LS_GRADIENT_BUFFERS_MAX);

@@ -25,6 +25,9 @@
  *                    | part 0    | `buffers` flat buffers per local part: as many as any cut may
  *                    | part 1    | need
  *                    | ...       |
+ *   workers_at       +-----------+
+ *                    | worker 0  | with local steps (train/local.h): parameters, m and v of each
+ *                    | ...       | worker
  *   bytes            +-----------+
  *
  * Each area begins at a multiple of 2 MiB, in the file and in memory; from moments_at on they are
@@ -58,7 +61,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 5,
+    LS_SEGMENT_VERSION = 6,
     LS_SEGMENT_ALIGN = 2 << 20,
     /* how many steps ranks may be ahead of the trainer; a power of two */
     LS_RANK_RESULTS = 64,
@@ -145,9 +148,10 @@ typedef struct ls_control {
     uint64_t float_count, flat_bytes;
     /* floats after the trained ones in `parameters` */
     uint64_t frozen_floats;
-    uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, moments_at, gradients_at;
-    /* buffers: gradient buffers per part; crew: ranks that compute a leaf together */
-    uint32_t leaves, buffers, crew;
+    uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, moments_at, gradients_at, workers_at;
+    /* leaves: of a step, with workers of one of them; buffers: gradient buffers per part; crew:
+     * ranks that compute a leaf together */
+    uint32_t leaves, buffers, crew, workers;
     /* rank slots: of the run, and of this host */
     uint32_t ranks, first_rank, local_ranks;
     /* The process that watches the ranks: changes when another agent takes over. agent_start: like
@@ -225,6 +229,8 @@ typedef struct ls_control {
     _Alignas(64) ls_rank_slot slots[];
 } ls_control;
 
+enum { LS_SEGMENT_WORKERS_MAX = 1024 };
+
 /* What a segment is made for. */
 typedef struct ls_segment_plan {
     uint64_t float_count;    /* of the layout */
@@ -232,6 +238,7 @@ typedef struct ls_segment_plan {
     uint64_t exchange_bytes; /* size of the exchange area, see execution/parallel */
     uint32_t leaves, ranks;  /* of the run, on all hosts */
     uint32_t crew;           /* of the mesh (parallel/mesh.h); 0 counts as 1 */
+    uint32_t workers;        /* of local steps (train/local.h); 0: none */
     uint32_t first_rank, local_ranks;
     /* The first team, whose parts the first local ranks hold. parts 0: one part per rank.
      * local_parts 0: this host has no parts. */

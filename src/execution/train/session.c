@@ -207,9 +207,11 @@ static void plan_snapshot(ls_session *session)
 {
     const ls_run_checkpoint *run = &session->run.checkpoint;
     const uint64_t steps = session->run.train.steps;
-    const bool comes = run->every_steps == LS_AUTO_U64 ||
-                       (run->every_steps > 0 && run->every_steps < steps) ||
-                       (run->weights_every_steps > 0 && run->weights_every_steps < steps);
+    /* Workers' states have no second copy: steps wait while they are saved. */
+    const bool comes =
+        session->run.train.local.steps == 0 &&
+        (run->every_steps == LS_AUTO_U64 || (run->every_steps > 0 && run->every_steps < steps) ||
+         (run->weights_every_steps > 0 && run->weights_every_steps < steps));
     const uint64_t bytes = 3 * (uint64_t)session->layout.float_count * sizeof(float);
     const uint64_t available = ls_memory_available();
     const bool fits = ls_session_is_on_gpu(session) || available == UINT64_MAX ||
@@ -231,7 +233,7 @@ static ls_status build_plan(ls_session *session)
     options.sequence_cut = (uint32_t)run->train.sequence_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    session->memory = ls_plan_memory(&session->plan, (uint32_t)run->train.leaves);
+    session->memory = ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run));
     session->flops = ls_plan_count_flops(&session->plan);
     return plan_side_work(session);
 }
@@ -278,7 +280,7 @@ void ls_session_set_ranks(ls_session *session)
 
 static ls_status check_ranks(const ls_session *session)
 {
-    const uint64_t ranks = session->ranks, leaves = session->run.train.leaves;
+    const uint64_t ranks = session->ranks, leaves = ls_run_file_rank_leaves(&session->run);
     if (ranks > LS_LOCAL_RANKS_MAX) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%" PRIu64 " ranks were asked for on one host; the allowed range is 1 to %d", ranks,
@@ -314,6 +316,7 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
            : session->run.job.elastic             ? "job.elastic is true"
            : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
            : session->run.train.sequence_cut > 1  ? "train.sequence_cut is above 1"
+           : session->run.train.local.steps > 0   ? "train.local.steps is above 0"
            : session->run.model.experts > 0       ? "the model has experts, which only the CPU computes"
                                                   : NULL;
 }
@@ -429,6 +432,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     LS_TRY(resolve_config(session, options));
     LS_TRY(open_dataset(session, options));
     LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
+    LS_TRY(ls_run_file_check_local(&session->run)); /* the steps are known only now */
     LS_TRY(build_plan(session));
     if (ls_run_file_mesh_is_open(&session->run)) {
         LS_TRY(choose_mesh(session, options));
@@ -516,12 +520,26 @@ static uint32_t pass_of(void *context, uint64_t position)
     return (draw.source & 0xff) << 16 | (uint32_t)(draw.epoch & 0xffff);
 }
 
+ls_local ls_session_local(const ls_session *session)
+{
+    const ls_run_local *local = &session->run.train.local;
+    return (ls_local){.steps = local->steps,
+                      .workers = local->steps > 0 ? (uint32_t)local->workers : 1,
+                      .outer_lr = (float)local->outer_lr,
+                      .outer_momentum = (float)local->outer_momentum,
+                      .resets = local->moments == LS_LOCAL_RESET};
+}
+
 ls_step_settings ls_session_step_settings(ls_session *session)
 {
     const ls_run_train *train = &session->run.train;
+    const ls_local local = ls_session_local(session);
+    /* The guards know one set of parameters and moments. */
+    const bool is_guarded = local.steps == 0;
     return (ls_step_settings){
-        .leaves = (uint32_t)train->leaves,
-        .global_batch = (uint32_t)train->global_batch,
+        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
+        .global_batch = (uint32_t)train->global_batch / local.workers,
+        .local = local,
         .micro_batch = (uint32_t)train->micro_batch,
         .clip_norm = train->clip_norm,
         .beta1 = (float)train->optimizer.beta1,
@@ -533,8 +551,8 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .pass = session->run.adapter.dropout > 0.0 ? pass_of : NULL,
         .documents = ls_dataset_has_documents(session->dataset),
         .seed = train->seed,
-        .audit_every_steps = train->audit_every_steps,
-        .hash_every_steps = train->hash_every_steps,
+        .audit_every_steps = is_guarded ? train->audit_every_steps : 0,
+        .hash_every_steps = is_guarded ? train->hash_every_steps : 0,
     };
 }
 
@@ -680,6 +698,10 @@ static void describe_memory(const ls_session *session, ls_text *text)
                                                             : "float32");
     describe_row(text, "optimizer (AdamW)", m->optimizer,
                  session->layout.frozen_elements > 0 ? "two moments of what is trained" : "two moments");
+    if (ls_session_worker_bytes(session) > 0) {
+        describe_row(text, "workers", ls_session_worker_bytes(session),
+                     "parameters and two moments of each (train.local.workers)");
+    }
     describe_gradients(session, text);
     describe_private(session, text);
     describe_total(session, text);
@@ -754,13 +776,14 @@ json_t *ls_session_to_json(const ls_session *session)
     const ls_memory_plan *m = &session->memory;
     const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
     json_t *memory = json_pack(
-        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->parameters,
-        "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "tree",
-        (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers, "activations", (json_int_t)m->activations,
-        "logits", (json_int_t)m->logits, "other", (json_int_t)m->other, "side_work",
+        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
+        (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
+        (json_int_t)m->optimizer, "tree", (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers,
+        "activations", (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other",
+        (json_int_t)m->other, "side_work",
         (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
-        (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes, "total",
-        (json_int_t)ls_session_bytes(session));
+        (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes, "workers",
+        (json_int_t)ls_session_worker_bytes(session), "total", (json_int_t)ls_session_bytes(session));
     const double micro_batches = (double)micro_batches_of(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",

@@ -133,6 +133,11 @@ uint64_t ls_session_exchange_bytes(const ls_session *session, uint32_t local_ran
 /* Where the rooms begin. */
 uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks);
 
+/* The local steps of the run. */
+ls_local ls_session_local(const ls_session *session);
+/* Memory of the parameters and moments of workers; 0 without local steps. */
+uint64_t ls_session_worker_bytes(const ls_session *session);
+
 /* The learning-rate schedule of the run file. */
 ls_schedule ls_session_schedule(const ls_session *session);
 /* The settings of a stepper of this run, except should_stop. Samples are drawn from the session,

@@ -74,6 +74,13 @@ static uint64_t mirror_bytes(const ls_session *session)
     return floats * sizeof(float);
 }
 
+uint64_t ls_session_worker_bytes(const ls_session *session)
+{
+    const ls_run_local *local = &session->run.train.local;
+    const uint64_t floats = local->steps > 0 ? 3 * (uint64_t)session->layout.float_count * local->workers : 0;
+    return floats * sizeof(float);
+}
+
 uint64_t ls_session_bytes(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
@@ -86,7 +93,8 @@ uint64_t ls_session_bytes(const ls_session *session)
     }
     const uint64_t flats = 3 + m->tree_buffers + (session->snapshot_bytes > 0 ? 3 : 0);
     return m->total + session->evaluation_bytes + session->generation_bytes + session->process_bytes +
-           session->snapshot_bytes + flats * rounding_of(m->parameters) + arena;
+           session->snapshot_bytes + ls_session_worker_bytes(session) + flats * rounding_of(m->parameters) +
+           arena;
 }
 
 /* ---- is there enough ---- */

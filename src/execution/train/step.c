@@ -11,6 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- turns ---- */
+
+float *ls_stepper_flat(const ls_stepper *stepper, uint32_t flat)
+{
+    const ls_state *state = stepper->state;
+    float *const flats[3] = {state->parameters, state->m, state->v};
+    return state->workers && !stepper->turn.is_outer ? ls_state_worker(state, stepper->turn.worker, flat)
+                                                     : flats[flat];
+}
+
+const void *ls_stepper_weights(const ls_stepper *stepper)
+{
+    const bool has_own = stepper->state->workers && !stepper->turn.begins;
+    return has_own ? ls_stepper_flat(stepper, 0) : ls_state_weights(stepper->state);
+}
+
 /* ---- update ---- */
 
 /* Fault injection: dies in the middle of a block. */
@@ -37,17 +53,23 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
 {
     const ls_state *state = stepper->state;
     const ls_step_settings *s = &stepper->settings;
+    const ls_local_turn *turn = &stepper->turn;
     ls_update_options options = {
         .queue = state->queue,
+        .target = step + 1,
         .adamw = {.lr = (float)lr,
                   .beta1 = s->beta1,
                   .beta2 = s->beta2,
                   .eps = s->eps,
                   .weight_decay = s->weight_decay,
                   .gradient_scale = gradient_scale,
-                  .step = step + 1},
+                  .step = ls_local_adamw_step(&s->local, turn)},
         .parameters = ls_state_master(state),
-        .flats = {state->parameters, state->m, state->v},
+        .flats = {ls_stepper_flat(stepper, 0), ls_stepper_flat(stepper, 1), ls_stepper_flat(stepper, 2)},
+        .shift = ls_stepper_flat(stepper, 0) - state->parameters,
+        .from = turn->begins ? state->parameters : NULL,
+        .resets = turn->begins && s->local.resets,
+        .outer = turn->is_outer ? &s->local : NULL,
         .gradients = ls_data_parallel_sums(stepper->parallel),
         .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
     };
@@ -72,6 +94,8 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
 {
     const ls_step_settings *s = &stepper->settings;
     const uint64_t counts[] = {step,
+                               s->local.steps,
+                               s->local.workers,
                                s->leaves,
                                s->global_batch,
                                s->micro_batch,
@@ -148,7 +172,13 @@ static ls_status check_sums(ls_stepper *stepper, uint64_t step, uint64_t tokens,
         return ls_fail(LS_ERR_DATA,
                        "step %llu: none of its %u sequences has a token with a loss, so there is nothing to "
                        "learn from: raise train.global_batch, or give records with longer answers",
-                       (unsigned long long)step + 1, stepper->settings.global_batch);
+                       (unsigned long long)stepper->turn.step + 1, stepper->settings.global_batch);
+    }
+    if (stepper->turn.is_outer && !isfinite(norm)) {
+        return ls_fail(LS_ERR_FAILED,
+                       "step %llu: the sum of the workers' outer gradients is not finite; try a lower "
+                       "train.optimizer.lr or a shorter round (train.local.steps)",
+                       (unsigned long long)stepper->turn.step + 1);
     }
     return isfinite(loss) && isfinite(norm) ? LS_OK : ls_stepper_explain_nonfinite(stepper, step, loss, norm);
 }
@@ -171,7 +201,8 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
         return status;
     }
     const double clip_norm = stepper->settings.clip_norm;
-    const double clip = clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0;
+    const double clip =
+        clip_norm > 0.0 && norm > clip_norm && !stepper->turn.is_outer ? clip_norm / (norm + 1e-6) : 1.0;
     ls_sdc_monitor_before_update(stepper->sdc_monitor);
     LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_UPDATED, step);
@@ -199,6 +230,7 @@ ls_status ls_stepper_run(ls_stepper *stepper, uint64_t step, double lr, ls_step_
     ls_data_parallel_enter(stepper->parallel, step, fingerprint_of(stepper, step, lr));
     stepper->result = (ls_step_result){0};
     stepper->step = step;
+    stepper->turn = ls_local_turn_at(&stepper->settings.local, step);
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_ENTER, step);
     stepper->last_s = ls_clock_monotonic_s();
     stepper->last_wait_s = ls_data_parallel_wait_s(stepper->parallel);
@@ -356,8 +388,8 @@ ls_status ls_stepper_create(ls_executor *executors, ls_state *state, const ls_st
         return ls_fail(LS_ERR_MEMORY, "no memory for the training step");
     }
     stepper->executor = executors;
-    stepper->state = state;
     stepper->settings = *settings;
+    stepper->state = state;
     stepper->parallel = settings->parallel;
     stepper->length = executors->plan->options.length;
     const ls_status status = prepare(stepper);

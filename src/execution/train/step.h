@@ -30,14 +30,16 @@
 #include "execution/parallel/data_parallel.h"
 #include "execution/team/bit_flip.h"
 #include "execution/team/fault.h"
+#include "execution/train/local.h"
 
 /* Writes the sample at `position` of the run, `length` entries per array. first: NULL unless
  * ls_step_settings.documents. */
 typedef ls_status (*ls_sample_fn)(void *context, uint64_t position, const ls_sample *sample);
 
 typedef struct ls_step_settings {
-    uint32_t leaves;       /* V; divides global_batch */
+    uint32_t leaves;       /* V; divides global_batch. With workers, leaves and batch of one */
     uint32_t global_batch; /* sequences */
+    ls_local local;
     /* sequences per pass; divides global_batch / leaves; equals the plan's sequences */
     uint32_t micro_batch;
     double clip_norm; /* 0: no clipping */
@@ -93,7 +95,11 @@ void ls_stepper_destroy(ls_stepper *stepper);
 LS_MUST_CHECK ls_status ls_stepper_assign(ls_stepper *stepper);
 
 /*
- * Runs step `step` (0-based: updates done before it) with learning rate `lr`.
+ * Runs step `step` (0-based: updates done before it) with learning rate `lr`. With local steps
+ * (train/local.h) `step` is the number of a turn, here and wherever steps are counted below, up to
+ * and including execution/parallel; the trainer and error texts count steps of the run. The result
+ * of an outer step has only its norm, as grad_norm, and times. should_stop is then asked only in
+ * the first turn of a step.
  *
  * Errors:
  *   LS_FENCED        A fence was raised and other ranks had to be waited for. Called again for the
@@ -103,6 +109,7 @@ LS_MUST_CHECK ls_status ls_stepper_assign(ls_stepper *stepper);
  *   LS_ERR_FAILED    The loss or the gradient norm is not finite: the state is as before the step,
  *                    the text names the leaf, the layer and the value, and result_out->fault is
  *                    set.
+ *                    With workers also that the parameters of one, named, are not.
  *   LS_ERR_DATA      No token of the batch has a target: the same, without a fault.
  *   LS_ERR_MISMATCH  An audit or the guard found corruption: the same.
  *   and the errors of the sample function.

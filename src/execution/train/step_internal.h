@@ -34,6 +34,7 @@ struct ls_stepper {
     ls_update **updates; /* per part of this process */
     uint32_t update_count;
     uint64_t step;              /* the current step */
+    ls_local_turn turn;         /* which it is */
     uint32_t index;             /* the part being computed, among those of this process */
     double stage_wait_s;        /* since it was created */
     double last_s, last_wait_s; /* when the current activity began */
@@ -49,6 +50,11 @@ struct ls_stepper {
     float *snapshot[3];
     ls_step_result result;
 };
+
+/* Flat buffer `flat` (0 parameters, 1 m, 2 v) that the current turn updates. */
+float *ls_stepper_flat(const ls_stepper *stepper, uint32_t flat);
+/* The weights that the leaves of the current turn meet. */
+const void *ls_stepper_weights(const ls_stepper *stepper);
 
 /* Adds the time since the last call to `*sum_s`, except the time spent waiting for other ranks. */
 void ls_stepper_lap(ls_stepper *stepper, double *sum_s);

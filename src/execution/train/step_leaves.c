@@ -72,7 +72,7 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
     float *const *all = &current_part(stepper)->gradients[buffer];
     float *const *own = all + first_share(stepper);
     return (ls_executor_batch){
-        .weights = ls_state_weights(stepper->state),
+        .weights = ls_stepper_weights(stepper),
         .gradients = own[0],
         .piece_gradients = own,
         .member_gradients = all,
@@ -91,7 +91,9 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
 static uint64_t leaf_position(const ls_stepper *stepper, uint64_t step, uint32_t leaf)
 {
     const ls_step_settings *s = &stepper->settings;
-    return step * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
+    const ls_local_turn *turn = &stepper->turn;
+    const uint64_t batches = s->local.steps > 0 ? turn->step * s->local.workers + turn->worker : step;
+    return batches * s->global_batch + (uint64_t)leaf * (s->global_batch / s->leaves);
 }
 
 /* Called between two steps of the last backward pass of a part, while its gradients become
@@ -216,9 +218,9 @@ static ls_status run_shares(ls_stepper *stepper, uint64_t step, uint32_t buffer,
     if (s->pipeline) {
         return run_stage_leaf(stepper, step, buffer, leaf);
     }
-    ls_flight_position(step + 1, leaf); /* counted from 1, as in metrics.jsonl */
+    ls_flight_position(stepper->turn.step + 1, leaf); /* counted from 1, as in metrics.jsonl */
     for (uint32_t i = 0; i < micro_batches && !stepper->look_ended; i++) {
-        if (s->should_stop && s->should_stop(s->stop_context)) {
+        if (stepper->turn.is_first && s->should_stop && s->should_stop(s->stop_context)) {
             return LS_STOPPED;
         }
         ls_flight_activity(LS_ACTIVITY_DATA, i);
@@ -391,6 +393,60 @@ static uint32_t own_leaf(const ls_stepper *stepper, ls_leaf_range leaves)
     return leaves.first + (member < leaves.count ? member : leaves.count - 1);
 }
 
+/* ---- the outer step ---- */
+
+/* A piece of the flat buffers whose differences one thread adds up. */
+typedef struct outer_job {
+    const ls_stepper *stepper;
+    float *sum;
+    _Atomic uint32_t not_finite; /* the first worker with such a parameter */
+} outer_job;
+
+enum { OUTER_TILE = 1 << 14 };
+
+static void add_differences(void *context, int64_t tile, uint32_t worker)
+{
+    outer_job *job = context;
+    const ls_state *state = job->stepper->state;
+    const int64_t at = tile * OUTER_TILE, left = state->layout->float_count - at;
+    (void)worker;
+    const uint32_t found = ls_local_differences(state->parameters + at, ls_state_worker(state, 0, 0) + at,
+                                                3 * state->flat_stride, state->worker_count,
+                                                left < OUTER_TILE ? left : OUTER_TILE, job->sum + at);
+    uint32_t seen = atomic_load(&job->not_finite);
+    while (found < seen && !atomic_compare_exchange_weak(&job->not_finite, &seen, found)) {
+    }
+}
+
+/* The leaves of an outer step: the first is the sum over all workers, the others are zero, so that
+ * the tree of the leaves adds nothing to the tree of the workers. */
+static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_sum *node)
+{
+    const ls_state *state = stepper->state;
+    outer_job job = {.stepper = stepper,
+                     .sum = current_part(stepper)->gradients[buffer],
+                     .not_finite = state->worker_count};
+    if (node->leaves.first > 0) {
+        memset(job.sum, 0, (size_t)state->layout->float_count * sizeof(float));
+        return LS_OK;
+    }
+    ls_queue_run_tiles(state->queue, (state->layout->float_count + OUTER_TILE - 1) / OUTER_TILE,
+                       add_differences, &job);
+    LS_TRY(ls_queue_wait(state->queue));
+    if (job.not_finite < state->worker_count) {
+        const uint64_t step = stepper->turn.step + 1;
+        return ls_fail(LS_ERR_FAILED,
+                       "step %llu: the outer gradient of round %llu is not finite, because of the parameters "
+                       "of worker %u: try a lower train.optimizer.lr or a shorter round (train.local.steps)",
+                       (unsigned long long)step, (unsigned long long)(step / stepper->settings.local.steps),
+                       job.not_finite);
+    }
+    node->tokens = state->worker_count; /* what the sum is divided by */
+    return LS_OK;
+}
+
+/* ---- the leaves of a part ---- */
+
 /* Computes the leaves of a node into gradient buffer `buffer`. is_last: as in run_shares. */
 static ls_status run_node(ls_stepper *stepper, uint64_t step, uint32_t buffer, bool is_last,
                           ls_leaf_sum *node)
@@ -398,6 +454,10 @@ static ls_status run_node(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
     const ls_plan_options *o = &stepper->executor->plan->options;
     const bool is_shared = o->sequence_cut > 1 || o->expert_degree > 1;
     const uint32_t shares = o->sequence_cut > 1 ? o->sequence_cut : node->leaves.count;
+    if (stepper->turn.is_outer) {
+        LS_TRY(run_outer_leaf(stepper, buffer, node));
+        return is_last ? after_backward_step(stepper, stepper->executor->plan->step_count) : LS_OK;
+    }
     LS_TRY(run_shares(stepper, step, buffer, is_last && !is_shared, own_leaf(stepper, node->leaves)));
     if (is_shared) {
         LS_TRY(add_shares(stepper, buffer, shares));
@@ -474,6 +534,7 @@ ls_status ls_stepper_compute_alone(void *context, uint32_t index, uint64_t step,
     const uint32_t before = stepper->index;
     ls_leaf_sum node = {.leaves = {leaf, 1}};
     stepper->index = index;
+    stepper->turn = ls_local_turn_at(&stepper->settings.local, step);
     const ls_status status = run_node(stepper, step, 0, false, &node);
     stepper->index = before;
     LS_TRY(status);
@@ -492,6 +553,7 @@ ls_status ls_stepper_trace_leaf(ls_stepper *stepper, uint64_t step, uint32_t lea
                                 void *context)
 {
     LS_ASSERT(leaf < stepper->settings.leaves);
+    stepper->turn = ls_local_turn_at(&stepper->settings.local, step);
     stepper->look = fn;
     stepper->look_context = context;
     stepper->look_ended = false;

@@ -47,8 +47,8 @@ static ls_status replay_leaf(ls_stepper *stepper, uint64_t step, uint32_t leaf, 
                    "step %llu: loss %g, gradient norm %g; first value that is not finite: leaf %u, "
                    "sample position %llu, %s. Try a lower learning rate, a longer warm-up or "
                    "train.clip_norm",
-                   (unsigned long long)step + 1, loss, norm, leaf, (unsigned long long)fault.position,
-                   fault.where);
+                   (unsigned long long)stepper->turn.step + 1, loss, norm, leaf,
+                   (unsigned long long)fault.position, fault.where);
 }
 
 /* Replays the leaves of this process, op by op, up to the first value that is not finite. LS_OK if
@@ -61,7 +61,7 @@ static ls_status replay_leaves(ls_stepper *stepper, uint64_t step, double loss, 
         return ls_fail(LS_ERR_FAILED,
                        "step %llu: loss %g, gradient norm %g. 'lockstep replay' finds the first value that "
                        "is not finite; try a lower learning rate, a longer warm-up or train.clip_norm",
-                       (unsigned long long)step + 1, loss, norm);
+                       (unsigned long long)stepper->turn.step + 1, loss, norm);
     }
     for (uint32_t i = 0; i < ls_data_parallel_held(stepper->parallel); i++) {
         const ls_leaf_range range = ls_data_parallel_part(stepper->parallel, i)->leaves;
@@ -83,17 +83,20 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
 {
     const double loss = without_nan_sign(any_loss), norm = without_nan_sign(any_norm);
     const ls_state *state = stepper->state;
+    const ls_layout *layout = state->layout;
     ls_leaf_report report = {
         .fault = {.kind = LS_STEP_FAULT_NOT_FINITE, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK}};
     stepper->result.fault = report.fault;
     int64_t element = -1;
     LS_TRY(ls_data_parallel_hold(stepper->parallel));
-    const ls_tensor weights = ls_state_weights_view(state);
+    const ls_tensor weights =
+        ls_tensor_of((void *)(uintptr_t)ls_stepper_weights(stepper), state->parameters ? LS_F32 : LS_BF16, 1,
+                     state->workers ? layout->float_count : layout->parameter_floats);
     LS_TRY(ls_find_nonfinite(state->queue, &weights, &element));
     if (element >= 0) {
         return ls_fail(LS_ERR_FAILED,
                        "step %llu: parameter %s holds a value that is not finite before the step",
-                       (unsigned long long)step + 1, parameter_holding(state->layout, element));
+                       (unsigned long long)stepper->turn.step + 1, parameter_holding(layout, element));
     }
     if (replay_leaves(stepper, step, loss, norm, &report.fault.leaf) != LS_OK) {
         snprintf(report.text, sizeof report.text, "%s", ls_error_text());
@@ -106,5 +109,5 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
     return ls_fail(LS_ERR_FAILED,
                    "step %llu: loss %g, gradient norm %g; each share of the batch (leaf) is finite on its "
                    "own: the sum over the batch overflowed. Try a lower learning rate",
-                   (unsigned long long)step + 1, loss, norm);
+                   (unsigned long long)stepper->turn.step + 1, loss, norm);
 }

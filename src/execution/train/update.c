@@ -135,7 +135,10 @@ static void update_floats(const update_job *job, int64_t offset, int64_t past, u
         const span *s = &job->spans[*at];
         const int64_t begin = s->offset > offset ? s->offset : offset;
         const int64_t end = s->offset + s->count < past ? s->offset + s->count : past;
-        if (begin < end) {
+        if (begin < end && o->outer) {
+            ls_local_outer(o->outer, o->adamw.gradient_scale, end - begin, o->gradients + begin,
+                           o->flats[0] + begin, o->flats[1] + begin);
+        } else if (begin < end) {
             const ls_master parameters = {.values = o->flats[0] + begin};
             const ls_status status =
                 ls_adamw_update(o->queue, s->decay ? &job->decayed : &job->plain, end - begin, &parameters,
@@ -183,6 +186,17 @@ static void keep_piece(float *const old[3], int64_t to, float *const flats[3], i
     }
 }
 
+/* What a worker's first update of a round begins with. */
+static void take_over(const ls_update_options *o, int64_t at, int64_t count)
+{
+    if (o->from) {
+        memcpy(o->flats[0] + at, o->from + at, (size_t)count * sizeof(float));
+    }
+    for (int flat = 1; flat < 3 && o->resets; flat++) {
+        memset(o->flats[flat] + at, 0, (size_t)count * sizeof(float));
+    }
+}
+
 /* Updates one block in pieces that stay in the first-level cache between copy and update, so that
  * each float is read from memory once, as without a copy. `kept` grows before the piece changes: a
  * float that has changed always has its old value in the record. */
@@ -201,6 +215,7 @@ static void update_pieces(const update_job *job, int64_t offset, int64_t past, l
         if (undo) {
             say(&undo->kept, (uint64_t)(end - offset));
         }
+        take_over(o, at, end - at);
         update_floats(job, at, end, span_at);
         if (o->halfway && at <= halfway && halfway < end) {
             o->halfway(o->context);
@@ -224,16 +239,16 @@ static void update_block(const update_job *job, int64_t index, uint32_t worker, 
     }
     _Atomic uint64_t *done = &o->record.done[block];
     ls_undo *undo = &o->record.undo[worker];
-    if (atomic_load_explicit(done, memory_order_relaxed) == o->adamw.step) {
+    if (atomic_load_explicit(done, memory_order_relaxed) == o->target) {
         return;
     }
-    undo->target = o->adamw.step;
-    undo->offset = offset;
+    undo->target = o->target;
+    undo->offset = offset + o->shift;
     undo->in_snapshot = o->snapshot[0] != NULL;
     say(&undo->kept, 0);
     say(&undo->in_hand, (uint64_t)block + 1);
     update_pieces(job, offset, past, undo, span_at);
-    say(done, o->adamw.step);
+    say(done, o->target);
     say(&undo->in_hand, 0);
 }
 

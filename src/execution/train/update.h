@@ -14,6 +14,9 @@
  * the old values of every block are kept there; after the step it is the complete state before the
  * step (docs/design/003-nothing-is-lost.md). Without either it is the plain update.
  *
+ * In a run with local steps (train/local.h) this is also how a worker takes over the shared
+ * parameters, block by block with its first update of a round, and how the outer step is made.
+ *
  * Allocates during creation only. Used by one thread.
  */
 #ifndef LS_EXECUTION_TRAIN_UPDATE_H
@@ -22,6 +25,7 @@
 #include "compute/kernels/adamw.h"
 #include "execution/parallel/data_parallel.h"
 #include "execution/parallel/undo.h"
+#include "execution/train/local.h"
 
 /* The slices that one part updates. */
 typedef struct ls_update ls_update;
@@ -34,11 +38,16 @@ void ls_update_destroy(ls_update *update); /* NULL allowed */
 /* One update, of one step. */
 typedef struct ls_update_options {
     ls_queue *queue;
-    /* weight_decay applies to the spans that decay; adamw.step is the value that a block's `done`
-     * gets */
-    ls_adamw adamw;
-    ls_master parameters;
-    float *flats[3]; /* parameters.values, m, v */
+    uint64_t target;      /* the value that a block's `done` gets */
+    ls_adamw adamw;       /* weight_decay applies to the spans that decay */
+    ls_master parameters; /* on a GPU */
+    float *flats[3];      /* parameters.values, m, v */
+    /* Of a worker: floats from the state's flat buffers to its own; the parameters that are taken
+     * over first, NULL: its own; and whether its moments become zero first. */
+    int64_t shift;
+    const float *from;
+    bool resets;
+    const ls_local *outer; /* an outer step, of parameters and momentum (m). NULL: AdamW */
     const float *gradients;
     ls_undo_record record; /* zeroed: none */
     float *snapshot[3];    /* of the same layout; NULL: none */

@@ -141,6 +141,7 @@ static void die_in_time(void *context)
 static void run_update(subject *s, ls_queue *queue, uint64_t step, bool keeps, bool dies)
 {
     ls_update_options options = {.queue = queue,
+                                 .target = step,
                                  .adamw = adamw_of(step),
                                  .flats = {s->flats[0], s->flats[1], s->flats[2]},
                                  .gradients = s->gradients,
@@ -234,6 +235,7 @@ static void update_without_a_record_is_plain(void **state)
     subject s;
     open_subject(&s, 1, 0);
     ls_update_options options = {.queue = s.bench.queue,
+                                 .target = 1,
                                  .adamw = adamw_of(1),
                                  .flats = {s.flats[0], s.flats[1], s.flats[2]},
                                  .gradients = s.gradients};

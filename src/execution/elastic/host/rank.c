@@ -562,8 +562,9 @@ static ls_status run_step(rank *r)
     if (r->step > 0 && atomic_load(&r->control->keep) == r->step) {
         ls_stepper_keep(r->stepper, r->segment.snapshot);
     }
-    const ls_status status =
-        ls_stepper_run(r->stepper, r->step, ls_schedule_lr(&r->schedule, r->step), &result.result);
+    const ls_local local = ls_session_local(&r->session);
+    const double lr = ls_schedule_lr(&r->schedule, ls_local_turn_at(&local, r->step).step);
+    const ls_status status = ls_stepper_run(r->stepper, r->step, lr, &result.result);
     r->begin_ns = status == LS_FENCED ? r->begin_ns : 0;
     if (status != LS_OK) {
         r->slot->fault = status == LS_FENCED ? r->slot->fault : result.result.fault;

@@ -23,7 +23,8 @@ static uint32_t slots_of(const ls_workers_options *options)
 {
     const ls_run_file *run = &options->session->run;
     const uint64_t crew = ls_mesh_crew(ls_session_mesh(options->session));
-    uint64_t slots = ls_min_u64(run->job.max_ranks, run->train.leaves / run->parallel.expert * crew);
+    uint64_t slots =
+        ls_min_u64(run->job.max_ranks, ls_run_file_rank_leaves(run) / run->parallel.expert * crew);
     slots = ls_min_u64(slots, LS_LOCAL_RANKS_MAX) / crew * crew;
     return slots > options->ranks ? (uint32_t)slots : options->ranks;
 }
@@ -79,7 +80,8 @@ static ls_status make_segment(ls_workers *workers, const ls_text *text, uint64_t
         .float_count = (uint64_t)session->layout.float_count,
         .frozen_floats = (uint64_t)(session->layout.parameter_floats - session->layout.float_count),
         .exchange_bytes = ls_session_exchange_bytes(session, local_ranks),
-        .leaves = (uint32_t)session->run.train.leaves,
+        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
+        .workers = session->run.train.local.steps > 0 ? (uint32_t)session->run.train.local.workers : 0,
         .crew = ls_mesh_crew(ls_session_mesh(session)),
         .ranks = slots,
         .local_ranks = local_ranks,

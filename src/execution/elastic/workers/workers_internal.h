@@ -75,7 +75,7 @@ static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *wo
 {
     const ls_run_file *run = &workers->options.session->run;
     const ls_mesh mesh = ls_session_mesh(workers->options.session);
-    return (ls_reform_settings){.parts_max = (uint32_t)run->train.leaves * ls_mesh_crew(mesh),
+    return (ls_reform_settings){.parts_max = (uint32_t)ls_run_file_rank_leaves(run) * ls_mesh_crew(mesh),
                                 .crew = ls_mesh_crew(mesh),
                                 .stage_ranks = ls_mesh_stage_ranks(mesh),
                                 .min_ranks = (uint32_t)run->job.min_ranks,

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Checks of train.local. */
+#include "config/run_file.h"
+
+/* The largest divisor that is at most `most`. */
+static uint64_t divisor_below(uint64_t count, uint64_t most)
+{
+    uint64_t divisor = most < count ? most : count;
+    while (count % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+uint64_t ls_run_file_rank_leaves(const ls_run_file *run)
+{
+    const ls_run_train *train = &run->train;
+    return train->local.steps > 0 ? train->leaves / train->local.workers : train->leaves;
+}
+
+/* What a run with local steps cannot have in this version; NULL: nothing. */
+static const char *local_obstacle(const ls_run_file *run)
+{
+    const ls_run_parallel *p = &run->parallel;
+    const bool has_mesh = p->tensor != 1 || p->context != 1 || p->pipeline != 1 || p->expert != 1;
+    return has_mesh                               ? "ranks that divide the model (parallel.tensor, context, "
+                                                    "pipeline, expert)"
+           : run->adapter.kind != LS_ADAPTER_NONE ? "an adapter (adapter.kind)"
+           : run->train.freeze.count > 0          ? "frozen tensors (train.freeze)"
+           : run->train.precision != LS_PRECISION_FP32 ? "train.precision other than fp32"
+           : run->train.device == LS_RUN_DEVICE_CUDA   ? "train.device: cuda"
+           : run->job.lease_s > 0                      ? "job.lease"
+                                                       : NULL;
+}
+
+ls_status ls_run_file_check_local(const ls_run_file *run)
+{
+    const ls_run_train *train = &run->train;
+    const ls_run_local *local = &train->local;
+    if (local->steps == 0) {
+        return local->workers == 1
+                   ? LS_OK
+                   : ls_fail(
+                         LS_ERR_INVALID,
+                         "train.local.workers is %llu, but has an effect only with train.local.steps: set "
+                         "that to the number of steps between two meetings of the workers, such as 50",
+                         (unsigned long long)(local->workers));
+    }
+    if (train->leaves % local->workers != 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.local.workers is %llu, which does not divide train.leaves %llu, so the workers "
+                       "would have unequal shares of the batch; use %llu workers, or other leaves",
+                       (unsigned long long)local->workers, (unsigned long long)train->leaves,
+                       (unsigned long long)divisor_below(train->leaves, local->workers));
+    }
+    if (train->steps != LS_AUTO_U64 && train->steps % local->steps != 0) {
+        const uint64_t lower = train->steps / local->steps * local->steps;
+        return ls_fail(
+            LS_ERR_INVALID,
+            "train.local.steps is %llu, which does not divide train.steps %llu: the last round would "
+            "not be finished, and its steps lost; use train.steps %llu%s%llu",
+            (unsigned long long)(local->steps), (unsigned long long)(train->steps),
+            (unsigned long long)(lower > 0 ? lower : local->steps), lower > 0 ? " or " : ", or ",
+            (unsigned long long)((lower > 0 ? lower : local->steps) + local->steps));
+    }
+    if (local->outer_lr <= 0.0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.local.outer_lr is %g, but must be above 0: the shared parameters would never "
+                       "change. Usual values are 0.5 to 1",
+                       local->outer_lr);
+    }
+    const char *obstacle = local_obstacle(run);
+    return obstacle ? ls_fail(LS_ERR_UNSUPPORTED,
+                              "train.local.steps is %llu, but a run with local steps cannot have %s in this "
+                              "version: remove one of the two",
+                              (unsigned long long)(local->steps), obstacle)
+                    : LS_OK;
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Local steps (train.local): one result for any ranks and threads, through losses of ranks and of the run in the middle of a round.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+write_text text.txt 400 5
+write_run tiny.yaml
+local_steps=(--set train.leaves=12 --set train.local.steps=4 --set train.local.workers=3 --set train.threads=1)
+run() { local dir=$1; shift; expect 0 timeout 60 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --run-dir "$dir" --json "$@"; }
+
+# ---- one result ----
+run one
+alone=$(hashes "$out")
+for ranks in 2 3 4; do
+    run "ranks-$ranks" --ranks "$ranks" --threads $((ranks % 3 + 1))
+    same "$ranks ranks" "$alone" "$(hashes "$out")"
+done
+expect 0 "$LOCKSTEP" state-hash one
+same "the hash of the checkpoint" "${alone%% *}" "$(tr -d '\n' <"$out")"
+expect 0 "$LOCKSTEP" checkpoint verify one
+expect 0 "$LOCKSTEP" export one -o hf
+check "the model alone is exported" [ ! -e hf/state.safetensors ]
+expect 0 grep -c outer_step one/events.jsonl
+same "outer steps" 3 "$(cat "$out")"
+
+# ---- in the middle of a round: stopped, a rank lost in turns of workers and in the outer step, the run killed ----
+run parts --ranks 3 --steps 5
+run parts --ranks 2 --steps 7
+run parts
+same "stopped after steps 5 and 7" "$alone" "$(hashes "$out")"
+for fault in step=6,at=leaf step=9,at=block step=13,at=sum step=13,at=block step=14,at=block step=15,at=end; do
+    LS_TEST_FAULT=do=die,rank=1,$fault run "fault-$fault" --ranks 3
+    same "rank lost at $fault" "$alone" "$(hashes "$out")"
+    same "recoveries at $fault" 1 "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["recoveries"]))' "$out")"
+done
+LS_TEST_FAULT=do=delay,rank=0,ms=50,step=1 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --set checkpoint.every_steps=1 --run-dir killed --ranks 2 >/dev/null 2>&1 &
+victim=$!
+for try in $(seq 400); do [ -e killed/checkpoints/6 ] && break; sleep 0.02; done
+kill -9 "$victim"
+wait "$victim" 2>/dev/null
+check "the run was killed in its second round" [ ! -e killed/checkpoints/8 ]
+run killed --set checkpoint.every_steps=1 --ranks 4
+same "killed and continued" "$alone" "$(hashes "$out")"
+
+# ---- what it means: with one worker, lr 1 and no momentum, steps are those of a run without local steps ----
+dense=(--set train.local.workers=1 --set train.local.outer_lr=1 --set train.local.outer_momentum=0)
+expect 0 "$LOCKSTEP" train tiny.yaml --set train.leaves=12 --run-dir dense --json
+loss=$(field "$out" loss)
+run single "${dense[@]}" --set train.local.steps=1
+check "one worker is a run without local steps: $loss" python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1e-5)' "$loss" "$(field "$out" loss)"
+run reset --set train.local.moments=reset
+differs "moments: reset" "$alone" "$(hashes "$out")"
+expect 0 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --dry-run
+prints "workers"
+
+# ---- refused ----
+refused() { expect 2 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --run-dir refused "$@"; }
+refused --set train.local.steps=5
+says "train.local.steps is 5, which does not divide train.steps 12" "train.steps 10 or 15"
+refused --set train.local.workers=5
+says "train.local.workers is 5, which does not divide train.leaves 12"
+refused --set train.local.workers=24
+says "train.local.workers is 24"
+refused --set train.local.outer_lr=0
+says "train.local.outer_lr is 0, but must be above 0"
+refused --set train.local.steps=0
+says "has an effect only with train.local.steps"
+refused --ranks 5
+says "4 shares"
+refused --set 'train.freeze=[lm_head*]'
+says "train.freeze"
+refused --set parallel.tensor=2 --ranks 2
+says "parallel.tensor"
+expect 2 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --set train.local.outer_momentum=0.5 --run-dir one
+says "train.local.outer_momentum: 0.9 in the run, 0.5 now"
+expect 2 "$LOCKSTEP" replay one --step 3
+says "local steps"
+finish

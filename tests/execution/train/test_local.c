@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Local steps against independent code: workers as runs of their own, and the outer step by hand. */
+#include "test.h"
+
+#include "execution/train/local.h"
+#include "step_bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void turns_and_steps_agree(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 0; steps <= 3; steps++) {
+        for (uint32_t workers = 1; workers <= (steps > 0 ? 5u : 1u); workers++) {
+            const ls_local local = {.steps = steps, .workers = workers};
+            uint64_t turn = 0;
+            for (uint64_t step = 0; step < 10; step++) {
+                assert_int_equal(ls_local_turns(&local, step), turn);
+                for (uint32_t worker = 0; worker < workers; worker++, turn++) {
+                    const ls_local_turn t = ls_local_turn_at(&local, turn);
+                    assert_true(t.step == step && t.worker == worker && !t.is_outer);
+                    assert_true(t.is_first == (worker == 0));
+                    assert_true(t.begins == (steps > 0 && step % steps == 0));
+                }
+                if (steps > 0 && (step + 1) % steps == 0) {
+                    const ls_local_turn t = ls_local_turn_at(&local, turn++);
+                    assert_true(t.step == step && t.is_outer && !t.is_first && !t.begins);
+                }
+            }
+        }
+    }
+}
+
+static void means_are_added_in_the_tree(void **state)
+{
+    (void)state;
+    const double big = 1e17, values[5] = {1.0, big, -big, 1.0, 3.0};
+    /* ((1 + big) + (-big + 1)) + 3: neither 1 counts beside `big` */
+    assert_true(ls_local_mean(values, 5) == 3.0 / 5.0);
+    assert_true(ls_local_mean(values, 1) == 1.0);
+}
+
+/* The worker that is at fault is named, the lowest of several, wherever its value is. */
+static void differences_find_what_is_not_finite(void **state)
+{
+    (void)state;
+    enum { WORKERS = 3, COUNT = 700 };
+    float shared[COUNT], workers[WORKERS][COUNT], sum[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        shared[i] = (float)i;
+        for (int w = 0; w < WORKERS; w++) {
+            workers[w][i] = (float)(i - w - 1);
+        }
+    }
+    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), WORKERS);
+    assert_true(sum[0] == 6.0f && sum[COUNT - 1] == 6.0f);
+    workers[2][0] = INFINITY;
+    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), 2);
+    workers[1][COUNT - 1] = NAN;
+    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), 1);
+}
+
+/* ---- a whole run ---- */
+
+enum { STEPS = 3, ROUNDS = 2, WORKERS = 3, LEAVES = 2, BATCH = 4, FLOATS_MAX = 1 << 14 };
+static const double LR = 1e-2;
+
+/* The samples of one worker: batches of its own, one in each step of the run. */
+typedef struct worker_view {
+    uint32_t worker;
+} worker_view;
+
+static ls_status draw_of_worker(void *context, uint64_t position, const ls_sample *sample)
+{
+    const worker_view *view = context;
+    const uint64_t step = position / BATCH, in_batch = position % BATCH;
+    return draw(NULL, (step * WORKERS + view->worker) * BATCH + in_batch, sample);
+}
+
+typedef struct reference {
+    bench workers[WORKERS];
+    worker_view views[WORKERS];
+    float shared[FLOATS_MAX], momentum[FLOATS_MAX];
+} reference;
+
+/* Each worker is a run without local steps, which begins a round with the shared parameters. */
+static void run_reference(reference *r, const ls_local *local)
+{
+    const bench *first = &r->workers[0];
+    const int64_t floats = first->layout.float_count;
+    assert_true(floats <= FLOATS_MAX);
+    memcpy(r->shared, first->state.parameters, flat_bytes(first));
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            memcpy(r->workers[w].state.parameters, r->shared, flat_bytes(first));
+            for (uint64_t step = 0; step < STEPS; step++) {
+                ls_step_result result;
+                assert_int_equal(ls_stepper_run(r->workers[w].stepper, round * STEPS + step, LR, &result),
+                                 LS_OK);
+            }
+        }
+        for (int64_t i = 0; i < floats; i++) {
+            float d[WORKERS];
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                d[w] = r->shared[i] - r->workers[w].state.parameters[i];
+            }
+            const float g = ((d[0] + d[1]) + d[2]) * (float)(1.0 / WORKERS);
+            r->momentum[i] = local->outer_momentum * r->momentum[i] + g;
+            r->shared[i] -= local->outer_lr * (g + local->outer_momentum * r->momentum[i]);
+        }
+    }
+}
+
+static void make_local(bench *b, const ls_local *local)
+{
+    bench_init(b, LEAVES, BATCH, 1, 2);
+    ls_stepper_destroy(b->stepper);
+    assert_int_equal(ls_state_add_workers(&b->state, local->workers), LS_OK);
+    b->settings.local = *local;
+    assert_int_equal(ls_stepper_create(&b->executor, &b->state, &b->settings, &b->stepper), LS_OK);
+}
+
+static void a_run_is_that_of_separate_workers(void **state)
+{
+    (void)state;
+    const ls_local local = {.steps = STEPS, .workers = WORKERS, .outer_lr = 0.7f, .outer_momentum = 0.9f};
+    reference *r = calloc(1, sizeof *r);
+    bench b;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        bench_init(&r->workers[w], LEAVES, BATCH, 1, 1);
+        ls_stepper_destroy(r->workers[w].stepper);
+        r->views[w].worker = w;
+        r->workers[w].settings.sample = draw_of_worker;
+        r->workers[w].settings.sample_context = &r->views[w];
+        assert_int_equal(ls_stepper_create(&r->workers[w].executor, &r->workers[w].state,
+                                           &r->workers[w].settings, &r->workers[w].stepper),
+                         LS_OK);
+    }
+    run_reference(r, &local);
+    make_local(&b, &local);
+    double first = 0.0, last = 0.0;
+    const uint64_t turns = ls_local_turns(&local, STEPS * ROUNDS);
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        ls_step_result result;
+        assert_int_equal(ls_stepper_run(b.stepper, turn, LR, &result), LS_OK);
+        first = turn == 0 ? (double)result.loss : first;
+        last = turn == turns - 2 ? (double)result.loss : last;
+    }
+    assert_true(last < first);
+    assert_memory_equal(b.state.parameters, r->shared, flat_bytes(&b));
+    assert_memory_equal(b.state.m, r->momentum, flat_bytes(&b));
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        assert_memory_equal(ls_state_worker(&b.state, w, 1), r->workers[w].state.m, flat_bytes(&b));
+        assert_memory_equal(ls_state_worker(&b.state, w, 2), r->workers[w].state.v, flat_bytes(&b));
+        bench_release(&r->workers[w]);
+    }
+    bench_release(&b);
+    free(r);
+}
+
+/* A worker whose parameters are not finite is named before the shared ones change. */
+static void an_outer_step_that_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    const ls_local local = {.steps = 1, .workers = 2, .outer_lr = 1.0f};
+    bench b;
+    make_local(&b, &local);
+    ls_step_result result;
+    assert_int_equal(ls_stepper_run(b.stepper, 0, LR, &result), LS_OK);
+    assert_int_equal(ls_stepper_run(b.stepper, 1, LR, &result), LS_OK);
+    float *before = malloc(flat_bytes(&b));
+    memcpy(before, b.state.parameters, flat_bytes(&b));
+    ls_state_worker(&b.state, 1, 0)[5] = NAN;
+    assert_int_equal(ls_stepper_run(b.stepper, 2, LR, &result), LS_ERR_FAILED);
+    assert_non_null(strstr(ls_error_text(), "step 1: the outer gradient of round 1 is not finite"));
+    assert_non_null(strstr(ls_error_text(), "worker 1"));
+    assert_memory_equal(b.state.parameters, before, flat_bytes(&b));
+    free(before);
+    bench_release(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns_and_steps_agree),
+        cmocka_unit_test(means_are_added_in_the_tree),
+        cmocka_unit_test(differences_find_what_is_not_finite),
+        cmocka_unit_test(a_run_is_that_of_separate_workers),
+        cmocka_unit_test(an_outer_step_that_is_not_finite_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
