@@ -47,8 +47,8 @@ LS_MUST_CHECK ls_status ls_slurm_hosts_check(ls_arena *arena, const ls_slurm_che
                                              ls_slurm_checked **checked_out, uint32_t *count_out);
 void ls_slurm_hosts_release(ls_slurm_checked *checked, uint32_t count);
 
-/* Runs a line of shell on a host, with `input` (NULL: empty) as its standard input. Errors: those of
- * starting ssh, and LS_ERR_TIMEOUT; a line that fails is LS_OK, see ls_program_run. */
+/* Runs a line of shell on a host, with `input` (NULL: empty) as its standard input. Errors: those
+ * of starting ssh, and LS_ERR_TIMEOUT; a line that fails is LS_OK, see ls_program_run. */
 LS_MUST_CHECK ls_status ls_slurm_ssh(ls_arena *arena, const char *address, const char *line,
                                      const char *input, double timeout_s, ls_program_result *result_out);
 

@@ -213,7 +213,7 @@ static void append_scheduling(const ls_slurm_config *config, ls_text *text)
     ls_text_append(
         text,
         "PriorityType=priority/multifactor\nPriorityWeightJobSize=1000\nPriorityWeightPartition=10000\n");
-    /* Fair share and age need slurmdbd; without it Slurm ignores their weights and logs an error. */
+    /* Fair share and age need slurmdbd; without it Slurm ignores their weights and logs an error */
     if (config->accounting) {
         ls_text_printf(text,
                        "PriorityWeightFairshare=5000\nPriorityWeightAge=1000\n\n# Accounting: who used "
