@@ -170,6 +170,7 @@ extern const ls_command ls_command_registry_lineage;
 extern const ls_command ls_command_registry_promote;
 extern const ls_command ls_command_registry_verify;
 extern const ls_command ls_command_registry_gc;
+extern const ls_command ls_command_registry_export;
 /* cli/data */
 extern const ls_command ls_command_tokenize_train;
 extern const ls_command ls_command_tokenize_encode;

@@ -29,6 +29,7 @@ const ls_command_entry ls_command_list[] = {
     {"Models", &ls_command_registry_promote, false},
     {"Models", &ls_command_registry_verify, false},
     {"Models", &ls_command_registry_gc, false},
+    {"Models", &ls_command_registry_export, false},
 
     {"Data", &ls_command_tokenize_train, false},
     {"Data", &ls_command_tokenize_encode, false},

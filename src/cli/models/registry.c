@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* registry add|ls|show|get|promote */
+/* registry add|ls|show|get|promote|export */
 #include "cli/models/registry.h"
 
 #include "cli/table.h"
+#include "storage/registry/mlflow.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -480,4 +481,57 @@ const ls_command ls_command_registry_promote = {
     .options = &promote_table,
     .settings_bytes = sizeof(promote_settings),
     .run = run_promote,
+};
+
+/* ---- export ---- */
+
+typedef struct export_settings {
+    const char *registry, *mlflow;
+} export_settings;
+
+static const ls_option export_options[] = {
+    {.key = "mlflow",
+     .type = LS_OPTION_STRING,
+     .offset = offsetof(export_settings, mlflow),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "the folder of a model registry of MLflow, which may have other models and versions"},
+    LS_ROW_REGISTRY(export_settings),
+};
+static const ls_option_table export_table = LS_OPTIONS(export_options);
+
+static ls_status run_export(const ls_invocation *invocation)
+{
+    const export_settings *settings = invocation->settings;
+    ls_registry *registry = NULL;
+    ls_registry_found found;
+    if (!settings->mlflow[0]) {
+        return ls_fail(LS_ERR_INVALID, "--mlflow DIR is missing: the folder to write to");
+    }
+    LS_TRY(ls_registry_open_word(invocation, settings->registry, &registry, &found));
+    const ls_status status = ls_registry_export_mlflow(registry, invocation->arena, &found, settings->mlflow);
+    if (status == LS_OK) {
+        printf("%s: %s as models:/%s/%u\n", settings->mlflow, ls_registry_label(invocation->arena, &found),
+               found.name, found.version);
+    }
+    ls_registry_entry_release(&found.entry);
+    ls_registry_close(registry);
+    return status;
+}
+
+const ls_command ls_command_registry_export = {
+    .name = "registry export",
+    .words = "REF",
+    .summary = "write a version for MLflow's model registry",
+    .details = REFERENCES "Writes an MLmodel file with the entry's files, and what MLflow keeps of a\n"
+                          "registered model: approved versions are in its stage Production, retired ones in\n"
+                          "Archived.\n"
+                          "\n"
+                          "Example:\n"
+                          "  lockstep registry export assistant@approved --mlflow mlruns",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &export_table,
+    .settings_bytes = sizeof(export_settings),
+    .run = run_export,
 };

@@ -218,6 +218,11 @@ size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const c
     lines l = {texts, 0, count};
     const json_t *sources = json_object_get(entry->facts, "sources");
     add_run_lines(arena, json_object_get(entry->facts, "run"), &l);
+    if (l.count == 0) {
+        add_line(&l, ls_arena_printf(arena, "%zu file%s, %.1f MB", entry->file_count,
+                                     entry->file_count == 1 ? "" : "s",
+                                     (double)ls_registry_entry_bytes(entry) / 1e6));
+    }
     add_metric_lines(arena, json_object_get(entry->facts, "metrics"), &l);
     add_line(&l, entry->code);
     for (size_t i = 0; i < json_array_size(sources); i++) {
@@ -263,7 +268,7 @@ json_t *ls_lineage_to_json(const ls_lineage *lineage)
 
 enum {
     BOX_WIDTH = 210,
-    BOX_LINES = 6,
+    BOX_LINES = 7,
     LINE_HEIGHT = 16,
     GAP_X = 60,
     GAP_Y = 18,

@@ -68,6 +68,11 @@ expect 0 registry show assistant@2
 says "assistant@2 is retired"
 expect 0 registry show assistant@1
 prints "approved by" "good enough"
+expect 0 registry export assistant@approved --mlflow mlruns
+check "MLflow's files" grep -q "^current_stage: Production" mlruns/models/assistant/version-1/meta.yaml
+check "the artifacts" test -s mlruns/artifacts/assistant/1/MLmodel -a -s mlruns/artifacts/assistant/1/model.safetensors
+expect 2 registry export assistant@approved --mlflow mlruns
+says "has version 1 of assistant already"
 expect 0 registry verify
 prints "0 damaged"
 expect 0 registry gc --retired
