@@ -250,6 +250,8 @@ typedef struct ls_run_checkpoint {
     const char *mirror;         /* s3://... or a folder that checkpoints are copied to; "": none */
     uint64_t mirror_keep_last;  /* >= 1 */
     double mirror_keep_for_s;
+    double mirror_budget; /* USD a month for what is stored there; 0: no limit */
+    double mirror_price;  /* USD for a GB a month */
 } ls_run_checkpoint;
 
 typedef struct ls_run_eval {

@@ -160,6 +160,8 @@ static const ls_option options[] = {
     {STRING("checkpoint.mirror", checkpoint.mirror), .value_name = "ADDRESS", .help = "second place for checkpoints, s3://BUCKET/PREFIX or a folder, that each one is copied to while training continues; a run whose directory has no checkpoint is brought back from there. A place of its own for each run; \"\": none"},
     {U64("checkpoint.mirror_keep_last", checkpoint.mirror_keep_last, "3", 1, 1 << 20), .help = "number of newest checkpoints to keep in the mirror, in addition to those that checkpoint.keep_best and checkpoint.keep_every name"},
     {ROW("checkpoint.mirror_keep_for", LS_OPTION_DURATION, checkpoint.mirror_keep_for_s, "0"), .min = 0, .max = 1e9, .unit_needed = true, .help = "keep every checkpoint in the mirror for at least this time, such as 7d; 0: no least time"},
+    {F64("checkpoint.mirror_budget", checkpoint.mirror_budget, "0", 0, 1e6), .value_name = "USD", .help = "most that the checkpoints in the mirror may cost a month: the oldest ones are removed beyond it, also those that the other settings keep, but never the newest one; 0: no limit"},
+    {F64("checkpoint.mirror_price", checkpoint.mirror_price, "0.023", 1e-4, 1000), .value_name = "USD", .help = "price of storing a GB for a month in the mirror, for checkpoint.mirror_budget; the default is that of Amazon's standard storage"},
 
     {U64("eval.every_steps", eval.every_steps, "200", 0, MANY), .help = "number of steps between evaluations; 0: evaluate only at the end"},
     {U64("eval.batches", eval.batches, "16", 0, MANY), .help = "largest number of batches of train.global_batch sequences per evaluation; 0: all validation data"},

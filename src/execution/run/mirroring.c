@@ -39,8 +39,8 @@ static void copy_one(ls_mirroring *m, uint64_t step, ls_mirrored *outcome)
     *outcome = (ls_mirrored){.step = step};
     ls_error_clear();
     outcome->status = ls_mirror_put(m->store, m->options.root, step, &outcome->sent_bytes);
-    const bool bad = outcome->status != LS_OK ||
-                     ls_mirror_prune(m->store, &m->options.rules, m->options.keep_for_s, &removed) != LS_OK;
+    const bool bad =
+        outcome->status != LS_OK || ls_mirror_prune(m->store, &m->options.rules, &removed) != LS_OK;
     if (bad) {
         snprintf(outcome->text, sizeof outcome->text, "%s", ls_error_text());
     }

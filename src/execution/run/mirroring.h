@@ -19,8 +19,7 @@ typedef struct ls_mirroring ls_mirroring;
 typedef struct ls_mirroring_options {
     const char *address; /* checkpoint.mirror */
     const char *root;    /* the checkpoints of the run */
-    ls_checkpoint_prune_options rules;
-    double keep_for_s;
+    ls_mirror_rules rules;
 } ls_mirroring_options;
 
 /* How one copy ended. */

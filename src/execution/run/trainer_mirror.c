@@ -97,8 +97,11 @@ ls_status ls_trainer_begin_mirror(ls_trainer *trainer)
     const ls_mirroring_options options = {
         .address = c->mirror,
         .root = trainer->dir.checkpoints,
-        .rules = {.keep_last = c->mirror_keep_last, .keep_best = c->keep_best, .keep_every = c->keep_every},
-        .keep_for_s = c->mirror_keep_for_s};
+        .rules = {.keep = {.keep_last = c->mirror_keep_last,
+                           .keep_best = c->keep_best,
+                           .keep_every = c->keep_every},
+                  .keep_for_s = c->mirror_keep_for_s,
+                  .bytes_max = (uint64_t)(1e9 * c->mirror_budget / c->mirror_price)}};
     const ls_status status = ls_mirroring_start(&options, &trainer->saving.mirroring);
     if (status != LS_OK) {
         return ls_fail_within(status, "checkpoint.mirror");

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "storage/blob/blob_internal.h"
+#include "storage/blob/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,6 +83,7 @@ ls_status ls_blob_open(const char *address, const ls_blob_options *options, ls_b
         store->threads = o->threads ? o->threads : 4;
         store->patience_s = o->patience_s > 0.0 ? o->patience_s : 120.0;
         store->cancel = o->cancel;
+        store->world = o->world ? o->world : &ls_blob_real_world;
         *store_out = store;
     }
     ls_arena_release(&arena);

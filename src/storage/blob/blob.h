@@ -40,6 +40,7 @@ typedef struct ls_blob_options {
     unsigned threads;     /* requests at once for one large file, 1 to LS_BLOB_THREADS_MAX; 0: 4 */
     /* when it is not 0, requests are given up within a second with LS_STOPPED; NULL: never */
     const _Atomic uint32_t *cancel;
+    const struct ls_blob_world *world; /* borrowed; NULL: the real one (storage/blob/world.h) */
 } ls_blob_options;
 
 typedef struct ls_blob_entry {
@@ -55,7 +56,8 @@ typedef struct ls_blob_entry {
 } ls_blob_entry;
 
 /*
- * address: see above. A folder need not exist. options: copied but for `cancel`; NULL: defaults.
+ * address: see above. A folder need not exist. options: copied but for `cancel` and `world`; NULL:
+ * defaults.
  * Nothing is sent yet, but credentials are looked for. Errors: LS_ERR_INVALID naming what is wrong
  * with the address, endpoint or region; those of ls_aws_credentials_find.
  */

@@ -31,6 +31,7 @@ struct ls_blob_store {
     unsigned threads;
     double patience_s;
     const _Atomic uint32_t *cancel;
+    const struct ls_blob_world *world;
 };
 
 /* folder: without slashes at its end. */

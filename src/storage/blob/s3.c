@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "storage/blob/credentials.h"
+#include "storage/blob/world.h"
 #include "storage/blob/xml.h"
 
 #include <math.h>
@@ -259,7 +260,7 @@ static ls_status send_once(s3_store *s, const ls_s3_call *call, const char *path
             .body_bytes = call->body_bytes,
             .wanted = wanted,
             .session = session};
-        status = ls_http_do(&request, answer);
+        status = s->base.world->request(s->base.world->context, &request, answer);
         give_session(s, session);
     }
     ls_arena_release(&arena);
@@ -380,23 +381,54 @@ static bool passes(ls_status status, const ls_http_answer *answer)
              strstr(answer->body, "<Code>ConditionalRequestConflict</Code>")));
 }
 
-/* Sleeps, in pieces so that a cancel is seen. */
-static void pause_for(const s3_store *s, double seconds)
+static ls_status real_request(void *context, const ls_http_request *request, ls_http_answer *answer)
 {
-    const double until = ls_clock_monotonic_s() + seconds;
-    for (double left = seconds; left > 0.0 && !ls_blob_is_cancelled(&s->base);) {
-        const double now = left < 0.1 ? left : 0.1;
-        nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * now)}, NULL);
-        left = until - ls_clock_monotonic_s();
+    (void)context;
+    return ls_http_do(request, answer);
+}
+
+static double real_monotonic_s(void *context)
+{
+    (void)context;
+    return ls_clock_monotonic_s();
+}
+
+static void real_sleep(void *context, double seconds)
+{
+    (void)context;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
+}
+
+static uint32_t real_random(void *context)
+{
+    uint32_t number = 0;
+    (void)context;
+    (void)!getrandom(&number, sizeof number, 0);
+    return number;
+}
+
+const struct ls_blob_world ls_blob_real_world = {
+    .request = real_request, .monotonic_s = real_monotonic_s, .sleep = real_sleep, .random = real_random};
+
+static double now_of(const ls_blob_store *store)
+{
+    return store->world->monotonic_s(store->world->context);
+}
+
+/* Sleeps, in pieces so that a cancel is seen. */
+static void pause_for(const ls_blob_store *store, double seconds)
+{
+    const double until = now_of(store) + seconds;
+    for (double left = seconds; left > 0.0 && !ls_blob_is_cancelled(store); left = until - now_of(store)) {
+        store->world->sleep(store->world->context, left < 0.1 ? left : 0.1);
     }
 }
 
 /* A pause drawn evenly from 0 to a bound that doubles, at least what the server asks for. */
-static double pause_of(unsigned tries, const ls_http_answer *answer)
+static double pause_of(const ls_blob_store *store, unsigned tries, const ls_http_answer *answer)
 {
     const double bound = fmin(PAUSE_MAX_S, PAUSE_S * pow(2.0, fmin(tries, 16)));
-    uint32_t number = 0;
-    (void)!getrandom(&number, sizeof number, 0);
+    const uint32_t number = store->world->random(store->world->context);
     const double asked = answer->retry_after[0] ? strtod(answer->retry_after, NULL) : 0.0;
     const double drawn = bound * (double)number / 4294967296.0;
     return asked > drawn && asked <= 60.0 ? asked : drawn;
@@ -410,7 +442,7 @@ ls_status ls_s3_do(ls_blob_store *store, const ls_s3_call *call, ls_http_answer 
     ls_text_append(&path, "/");
     ls_sigv4_append_encoded(&path, call->key ? call->key : "", true);
     ls_sigv4_append_query(&query, call->query, call->query_count);
-    const double until = ls_clock_monotonic_s() + store->patience_s;
+    const double until = now_of(store) + store->patience_s;
     ls_status status = LS_OK;
     for (unsigned tries = 1;; tries++) {
         if (tries_out) {
@@ -422,11 +454,11 @@ ls_status ls_s3_do(ls_blob_store *store, const ls_s3_call *call, ls_http_answer 
         status = ls_blob_is_cancelled(store)
                      ? LS_STOPPED
                      : send_once(s, call, ls_text_string(&path), ls_text_string(&query), answer);
-        const double pause_s = passes(status, answer) ? pause_of(tries, answer) : -1.0;
-        if (pause_s < 0.0 || ls_clock_monotonic_s() + pause_s > until) {
+        const double pause_s = passes(status, answer) ? pause_of(store, tries, answer) : -1.0;
+        if (pause_s < 0.0 || now_of(store) + pause_s > until) {
             break;
         }
-        pause_for(s, pause_s);
+        pause_for(store, pause_s);
     }
     ls_text_release(&path);
     ls_text_release(&query);
@@ -494,7 +526,7 @@ ls_status ls_s3_ask(ls_blob_store *store, const ls_s3_call *call,
         if (status != LS_OK || !a.is_error) {
             break;
         }
-        pause_for((s3_store *)store, pause_of(tries, answer));
+        pause_for(store, pause_of(store, tries, answer));
     }
     if (status == LS_OK && a.is_error) {
         status = ls_fail(LS_ERR_FAILED, "s3://%s: %s %s", ls_s3_bucket(store), a.error.code, a.error.message);

@@ -58,7 +58,9 @@ static int compare_names(const void *a, const void *b)
 void ls_sigv4_append_query(ls_text *text, ls_sigv4_header *pairs, size_t count)
 {
     /* All names in use are plain, so that encoding does not change their order. */
-    qsort(pairs, count, sizeof *pairs, compare_names);
+    if (count > 1) {
+        qsort(pairs, count, sizeof *pairs, compare_names);
+    }
     for (size_t i = 0; i < count; i++) {
         ls_text_append(text, i > 0 ? "&" : "");
         ls_sigv4_append_encoded(text, pairs[i].name, false);

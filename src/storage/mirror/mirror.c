@@ -411,20 +411,35 @@ static ls_status remove_leftovers(ls_blob_store *store, ls_arena *arena, const l
     return LS_OK;
 }
 
-static ls_status prune(ls_blob_store *store, ls_arena *arena, const ls_checkpoint_prune_options *rules,
-                       double keep_for_s, size_t *removed)
+/* Marks what stays. Entries are sorted by step. */
+static void choose(const ls_checkpoint_entry *entries, const double *modified_s, size_t count,
+                   const ls_mirror_rules *rules, unsigned *stays)
+{
+    const double now_s = ls_clock_wall_s();
+    uint64_t bytes = 0;
+    ls_checkpoint_reasons(entries, count, &rules->keep, stays);
+    for (size_t i = count; i-- > 0;) {
+        const bool is_newest = bytes == 0;
+        const bool fits = is_newest || !rules->bytes_max || bytes + entries[i].bytes <= rules->bytes_max;
+        if (!entries[i].problem) {
+            stays[i] = fits && (stays[i] || now_s - modified_s[i] <= rules->keep_for_s);
+            bytes += stays[i] ? entries[i].bytes : 0;
+        }
+    }
+}
+
+static ls_status prune(ls_blob_store *store, ls_arena *arena, const ls_mirror_rules *rules, size_t *removed)
 {
     ls_checkpoint_entry *entries = NULL;
     double *modified_s = NULL;
     size_t count = 0;
     LS_TRY(ls_mirror_list(store, arena, &entries, &modified_s, &count));
-    unsigned *reasons = ls_arena_new(arena, unsigned, count);
+    unsigned *stays = ls_arena_new(arena, unsigned, count);
     uint64_t newest = 0;
-    ls_checkpoint_reasons(entries, count, rules, reasons);
-    const double now_s = ls_clock_wall_s();
+    choose(entries, modified_s, count, rules, stays);
     for (size_t i = 0; i < count; i++) {
         newest = entries[i].problem ? newest : entries[i].step;
-        if (!reasons[i] && now_s - modified_s[i] > keep_for_s) {
+        if (!stays[i]) {
             LS_TRY(remove_step(store, arena, entries[i].step));
             (*removed)++;
         }
@@ -432,12 +447,11 @@ static ls_status prune(ls_blob_store *store, ls_arena *arena, const ls_checkpoin
     return remove_leftovers(store, arena, entries, count, newest);
 }
 
-ls_status ls_mirror_prune(ls_blob_store *store, const ls_checkpoint_prune_options *rules, double keep_for_s,
-                          size_t *removed_out)
+ls_status ls_mirror_prune(ls_blob_store *store, const ls_mirror_rules *rules, size_t *removed_out)
 {
     ls_arena arena = {0};
     *removed_out = 0;
-    const ls_status status = prune(store, &arena, rules, keep_for_s, removed_out);
+    const ls_status status = prune(store, &arena, rules, removed_out);
     ls_arena_release(&arena);
     return status;
 }
