@@ -70,8 +70,11 @@ static bool kind_of_name(const char *path, ls_corpus_kind *kind_out)
         {".md", LS_CORPUS_TEXT},     {".rst", LS_CORPUS_TEXT},
     };
     size_t stem_bytes = 0;
-    ls_packing_suffix(path, &stem_bytes);
-    *kind_out = LS_CORPUS_TEXT;
+    const ls_packing packing = ls_packing_suffix(path, &stem_bytes);
+    *kind_out = packing == LS_PACKING_PARQUET ? LS_CORPUS_JSONL : LS_CORPUS_TEXT;
+    if (packing == LS_PACKING_PARQUET) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const size_t bytes = strlen(known[i].suffix);
         if (stem_bytes >= bytes && strncasecmp(path + stem_bytes - bytes, known[i].suffix, bytes) == 0) {
@@ -109,10 +112,13 @@ static ls_status look_at(ls_corpus_file *file, ls_file_map map)
                         ? LS_PACKING_NONE
                         : ls_packing_of(map.data, map.bytes);
     LS_TRY(check_packed(file, promised));
+    file->kind = file->packing == LS_PACKING_PARQUET ? LS_CORPUS_JSONL : file->kind;
     if (ls_token_file_has_magic(map.data, map.bytes)) {
         file->kind = LS_CORPUS_TOKENS;
     }
-    return file->kind == LS_CORPUS_TOKENS ? LS_OK : ls_text_check_format(map.data, map.bytes, file->path);
+    return file->kind == LS_CORPUS_TOKENS || file->packing == LS_PACKING_PARQUET
+               ? LS_OK
+               : ls_text_check_format(map.data, map.bytes, file->path);
 }
 
 /* Looking into a shard would fetch it. */
@@ -257,7 +263,7 @@ static ls_status expand_folder(expansion *x, const char *folder, const char *fie
         return ls_fail(
             LS_ERR_NOT_FOUND,
             "folder %s holds no data: files named .txt, .md, .rst, .jsonl, .json, .csv, .tsv (also with "
-            ".gz or .zst) or .bin are looked for, in its folders too",
+            ".gz or .zst), .parquet or .bin are looked for, in its folders too",
             folder);
     }
     if (x->skipped_count > 0 && x->query->tell) {

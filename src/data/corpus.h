@@ -6,6 +6,7 @@
  *   .jsonl .ndjson     JSON lines (data/records.h)
  *   .json              JSON: an array of objects, or objects one after another
  *   .csv .tsv          tables whose first row names the columns
+ *   .parquet           Parquet, whose rows are JSON lines (data/parquet/parquet.h)
  *   .bin and .idx      token file of llm.c, nanoGPT or Megatron (data/token_file.h)
  *   anything else      token file if it begins with llm.c's magic number; else text, one document
  *                      per file
@@ -13,9 +14,9 @@
  * A token set (data/stream/token_set.h) is named by its token-index.json, or by the folder that
  * this lies in, and means the files that it was made from.
  *
- * All but token files may be packed with gzip or zstd; the suffix before .gz or .zst then decides
- * about the kind. Formats that hold no plain text (PDF, images, programs, archives, ...) are
- * refused by name.
+ * All but token files and Parquet may be packed with gzip or zstd; the suffix before .gz or .zst
+ * then decides about the kind. Formats that hold no plain text (PDF, images, programs, archives,
+ * ...) are refused by name.
  *
  * Thread-safe.
  */

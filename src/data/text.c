@@ -34,7 +34,7 @@ static const format formats[] = {
     {MAGIC("{\\rtf"), false, "RTF", EXTRACT},
     {MAGIC("%!PS-Adobe"), false, "PostScript", EXTRACT},
     {MAGIC("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), false, "an old Office document (.doc, .xls, .ppt)", EXTRACT},
-    {MAGIC("PAR1"), true, "Parquet", "convert it to JSON lines with a `text` key"},
+    {MAGIC("PAR1"), true, "Parquet", "decompress it first: Parquet files are read as they are"},
     {MAGIC("ARROW1\0"), false, "Arrow", "convert it to JSON lines with a `text` key"},
     {MAGIC("\xff\xff\xff\xff"), false, "Arrow", "convert it to JSON lines with a `text` key"},
     {MAGIC("Obj\x01"), false, "Avro", "convert it to JSON lines with a `text` key"},

@@ -2,6 +2,7 @@
 #include "data/unpack.h"
 
 #include "base/assert.h"
+#include "data/parquet/parquet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,12 +33,15 @@ ls_packing ls_packing_of(const void *data, size_t bytes)
     if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) {
         return LS_PACKING_GZIP;
     }
-    return bytes >= 4 && memcmp(data, "\x28\xb5\x2f\xfd", 4) == 0 ? LS_PACKING_ZSTD : LS_PACKING_NONE;
+    if (bytes >= 4 && memcmp(data, "\x28\xb5\x2f\xfd", 4) == 0) {
+        return LS_PACKING_ZSTD;
+    }
+    return ls_parquet_has_magic(data, bytes) ? LS_PACKING_PARQUET : LS_PACKING_NONE;
 }
 
 const char *ls_packing_name(ls_packing packing)
 {
-    static const char *const names[] = {"", "gzip", "zstd"};
+    static const char *const names[] = {"", "gzip", "zstd", "Parquet"};
     return names[packing];
 }
 
@@ -46,7 +50,10 @@ ls_packing ls_packing_suffix(const char *path, size_t *stem_bytes_out)
     static const struct {
         const char *suffix;
         ls_packing packing;
-    } known[] = {{".gz", LS_PACKING_GZIP}, {".zst", LS_PACKING_ZSTD}, {".zstd", LS_PACKING_ZSTD}};
+    } known[] = {{".gz", LS_PACKING_GZIP},
+                 {".zst", LS_PACKING_ZSTD},
+                 {".zstd", LS_PACKING_ZSTD},
+                 {".parquet", LS_PACKING_PARQUET}};
     *stem_bytes_out = strlen(path);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (ls_path_has_suffix(path, known[i].suffix)) {
@@ -77,7 +84,7 @@ static ls_status fail_damaged(const unpacker *u, const char *why)
                    (ull)u->written_bytes);
 }
 
-static ls_status put_block(unpacker *u, size_t bytes)
+static ls_status put(unpacker *u, const void *data, size_t bytes)
 {
     LS_TRY(u->options->stop ? u->options->stop(u->options->context) : LS_OK);
     u->written_bytes += bytes;
@@ -88,7 +95,12 @@ static ls_status put_block(unpacker *u, size_t bytes)
             "if that is intended, unpack it and use the result",
             u->path, u->packed.bytes, (ull)u->limit_bytes);
     }
-    return ls_file_write_all(u->fd, "a temporary file", u->block, bytes);
+    return ls_file_write_all(u->fd, "a temporary file", data, bytes);
+}
+
+static ls_status put_block(unpacker *u, size_t bytes)
+{
+    return put(u, u->block, bytes);
 }
 
 static bool has_head(const unpacker *u)
@@ -180,6 +192,32 @@ static ls_status unpack_zstd(unpacker *u)
     return status;
 }
 
+/* ---- Parquet ---- */
+
+static ls_status unpack_rows(unpacker *u, ls_parquet *parquet, ls_text *lines)
+{
+    for (bool done = false; !done && !has_head(u);) {
+        ls_text_clear(lines);
+        LS_TRY(ls_parquet_read(parquet, BLOCK_BYTES, lines, &done));
+        LS_TRY(put(u, lines->data, lines->bytes));
+    }
+    if (u->options->head_bytes == 0) {
+        ls_parquet_tell(parquet);
+    }
+    return LS_OK;
+}
+
+static ls_status unpack_parquet(unpacker *u)
+{
+    ls_parquet *parquet = NULL;
+    ls_text lines = {0};
+    LS_TRY(ls_parquet_open(u->path, u->packed, &parquet));
+    const ls_status status = unpack_rows(u, parquet, &lines);
+    ls_text_release(&lines);
+    ls_parquet_close(parquet);
+    return status;
+}
+
 /* ---- the temporary file ---- */
 
 /* Opens a file without a name; -1 with errno if the folder does not allow one. */
@@ -240,7 +278,8 @@ ls_status ls_unpack(const char *path, ls_file_map packed, const ls_unpack_option
     u.block = malloc(BLOCK_BYTES);
     ls_status status = !u.block ? ls_fail(LS_ERR_MEMORY, "not enough memory to unpack %s", path)
                        : packing == LS_PACKING_GZIP ? unpack_gzip(&u)
-                                                    : unpack_zstd(&u);
+                       : packing == LS_PACKING_ZSTD ? unpack_zstd(&u)
+                                                    : unpack_parquet(&u);
     if (status == LS_OK) {
         status = map_temporary(&u, map_out);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unpacks gzip and zstd files.
+ * Unpacks gzip and zstd files, and Parquet, whose rows become JSON lines (data/parquet/parquet.h).
  *
  * The content goes through a small buffer into a temporary file without a name, which is mapped. So
  * memory is bounded whatever the size, and the space is free again when the map is closed. Files of
@@ -17,15 +17,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum ls_packing { LS_PACKING_NONE, LS_PACKING_GZIP, LS_PACKING_ZSTD } ls_packing;
+typedef enum ls_packing { LS_PACKING_NONE, LS_PACKING_GZIP, LS_PACKING_ZSTD, LS_PACKING_PARQUET } ls_packing;
 
 /* From the first bytes of a file. */
 ls_packing ls_packing_of(const void *data, size_t bytes);
 
-/* "gzip", "zstd"; "" for none. */
+/* "gzip", "zstd", "Parquet"; "" for none. */
 const char *ls_packing_name(ls_packing packing);
 
-/* The packing that a suffix promises (.gz, .zst, .zstd), and the length of the name without it. */
+/* The packing that a suffix promises (.gz, .zst, .zstd, .parquet), and the length of the name
+ * without it. */
 ls_packing ls_packing_suffix(const char *path, size_t *stem_bytes_out);
 
 typedef struct ls_unpack_options {

@@ -123,10 +123,10 @@ const ls_command ls_command_data_prepare = {
     .words = "FILE...",
     .summary = "tokenize and check data before a run",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json), a table\n"
-               "with a header (.csv, .tsv), each also packed (.gz, .zst), or a token file (.bin,\n"
-               ".idx). Patterns are allowed; a folder means the files of these kinds in it. FILE\n"
-               "may also be s3://BUCKET/KEY, a folder or a pattern of objects. The\n"
-               "tokens are stored in the cache that 'lockstep train' reads, keyed by content:\n"
+               "with a header (.csv, .tsv), each also packed (.gz, .zst), Parquet (.parquet), or a\n"
+               "token file (.bin, .idx). Patterns are allowed; a folder means the files of these\n"
+               "kinds in it. FILE may also be s3://BUCKET/KEY, a folder or a pattern of objects.\n"
+               "The tokens are stored in the cache that 'lockstep train' reads, keyed by content:\n"
                "preparing the same data again costs nothing.\n"
                "\n"
                "Example:\n"

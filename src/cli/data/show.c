@@ -388,13 +388,13 @@ const ls_command ls_command_data_show = {
     .name = "data show",
     .words = "FILE|CONFIG",
     .summary = "show records as the model will see them",
-    .details = "FILE holds records (.jsonl, .json, .csv, .tsv, each also .gz or .zst) or text; --model\n"
-               "names the model whose tokenizer and chat template are used. CONFIG is a run file\n"
-               "(.yaml), which names both. Prints the text of each sample as the chat template\n"
-               "writes it; what is trained is in colour, or between ⟦ and ⟧ where there are no\n"
-               "colours. If the template rewrites earlier answers of a conversation, each answer\n"
-               "is a sample of its own. Records that cannot be used are named with line and\n"
-               "reason, and the exit code is then 3.\n"
+    .details = "FILE holds records (.jsonl, .json, .csv, .tsv, each also .gz or .zst; .parquet) or\n"
+               "text; --model names the model whose tokenizer and chat template are used. CONFIG is\n"
+               "a run file (.yaml), which names both. Prints the text of each sample as the chat\n"
+               "template writes it; what is trained is in colour, or between ⟦ and ⟧ where there\n"
+               "are no colours. If the template rewrites earlier answers of a conversation, each\n"
+               "answer is a sample of its own. Records that cannot be used are named with line\n"
+               "and reason, and the exit code is then 3.\n"
                "\n"
                "Examples:\n"
                "  lockstep data show chats.jsonl --model models/smol\n"

@@ -232,9 +232,9 @@ const ls_command ls_command_tokenize_train = {
     .words = "FILE...",
     .summary = "learn a byte-level BPE tokenizer from text",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json) or a table\n"
-               "with a header (.csv, .tsv), each also packed (.gz, .zst). Patterns and folders are\n"
-               "allowed. Writes a tokenizer.json that the Hugging Face tokenizers library loads.\n"
-               "The same texts give the same file.\n"
+               "with a header (.csv, .tsv), each also packed (.gz, .zst), or Parquet (.parquet).\n"
+               "Patterns and folders are allowed. Writes a tokenizer.json that the Hugging Face\n"
+               "tokenizers library loads. The same texts give the same file.\n"
                "\n"
                "Example:\n"
                "  lockstep tokenize train 'corpus/*.txt' --vocab 8192 -o tokenizer.json",

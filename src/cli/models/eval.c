@@ -34,8 +34,8 @@ static const ls_option eval_options[] = {
      FIELD(records),
      .default_text = "\"\"",
      .value_name = "FILE",
-     .help = "file of records with a label or an answer (.jsonl, .json, .csv, .tsv), by which to judge the "
-             "model"},
+     .help = "file of records with a label or an answer (.jsonl, .json, .csv, .tsv, .parquet), by which to "
+             "judge the model"},
     {.key = "label",
      .type = LS_OPTION_STRING,
      FIELD(label),
