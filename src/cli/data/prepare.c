@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* data prepare: tokenizes and checks data before a run. */
+/* data prepare: cleans data by a pipeline, or tokenizes and checks data before a run. */
+#include "base/file.h"
 #include "cli/command.h"
+#include "cli/data/prepare_pipeline.h"
 #include "data/dataset.h"
 #include "data/upload.h"
 #include "tokenizer/tokenizer.h"
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct prepare_settings {
-    const char *tokenizer, *cache_dir, *field, *to;
+    const char *tokenizer, *cache_dir, *field, *to, *output;
     uint64_t threads;
     bool json;
 } prepare_settings;
@@ -33,6 +35,13 @@ static const ls_option prepare_options[] = {
      .value_name = "ADDRESS",
      .help = "also store the tokens as a set at s3://BUCKET/PREFIX or in a folder; training streams a set "
              "that is named in data.train, and needs no disk for it"},
+    {.key = "output",
+     .letter = 'o',
+     .type = LS_OPTION_STRING,
+     FIELD(output),
+     .default_text = "\"\"",
+     .value_name = "DIR",
+     .help = "with PIPELINE.yaml: the folder for what is left of the data, and for the report"},
     LS_ROW_THREADS(prepare_settings),
     LS_ROW_JSON(prepare_settings),
 };
@@ -108,10 +117,27 @@ static ls_status prepare(const ls_invocation *invocation, const ls_tokenizer *to
     return status;
 }
 
+static bool is_pipeline(const char *path)
+{
+    return ls_path_has_suffix(path, ".yaml") || ls_path_has_suffix(path, ".yml");
+}
+
 static ls_status run_prepare(const ls_invocation *invocation)
 {
     const prepare_settings *settings = invocation->settings;
     ls_tokenizer *tokenizer = NULL;
+    if (is_pipeline(invocation->words[0])) {
+        return invocation->word_count == 1
+                   ? ls_prepare_pipeline(invocation->arena, invocation->words[0], settings->output,
+                                         settings->threads, settings->json)
+                   : ls_fail(LS_ERR_INVALID, "a pipeline names its input itself: give %s alone",
+                             invocation->words[0]);
+    }
+    if (settings->output[0]) {
+        return ls_fail(LS_ERR_INVALID,
+                       "--output is for pipelines (PIPELINE.yaml): without one, prepared data go to "
+                       "the token cache (--cache-dir)");
+    }
     LS_TRY(ls_tokenizer_open(settings->tokenizer, &tokenizer));
     const ls_status status = prepare(invocation, tokenizer);
     ls_tokenizer_destroy(tokenizer);
@@ -120,8 +146,8 @@ static ls_status run_prepare(const ls_invocation *invocation)
 
 const ls_command ls_command_data_prepare = {
     .name = "data prepare",
-    .words = "FILE...",
-    .summary = "tokenize and check data before a run",
+    .words = "FILE... | PIPELINE.yaml",
+    .summary = "clean data by a pipeline, or tokenize and check data before a run",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json), a table\n"
                "with a header (.csv, .tsv), each also packed (.gz, .zst), Parquet (.parquet), or a\n"
                "token file (.bin, .idx). Patterns are allowed; a folder means the files of these\n"
@@ -129,8 +155,14 @@ const ls_command ls_command_data_prepare = {
                "The tokens are stored in the cache that 'lockstep train' reads, keyed by content:\n"
                "preparing the same data again costs nothing.\n"
                "\n"
-               "Example:\n"
-               "  lockstep data prepare 'corpus/*.txt' --tokenizer tokenizer.json",
+               "PIPELINE.yaml names its input and the steps that its documents go through:\n"
+               "normalising, rules of quality, deduplication and others. What is left is written\n"
+               "to DIR/data, with a report in DIR. After a crash, or on several machines at once,\n"
+               "give the same command again.\n"
+               "\n"
+               "Examples:\n"
+               "  lockstep data prepare 'corpus/*.txt' --tokenizer tokenizer.json\n"
+               "  lockstep data prepare web.yaml --output clean",
     .words_min = 1,
     .words_max = 1000000,
     .options = &prepare_table,

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/preparation/contamination.h"
+
+#include "base/list.h"
+#include "base/log.h"
+#include "data/preparation/folded_words.h"
+#include "data/record_walk.h"
+#include "data/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A record of an evaluation file. */
+typedef struct item {
+    const char *path;
+    uint64_t line;
+} item;
+
+typedef struct slot {
+    uint64_t gram;
+    /* Number of the item plus 1; 0: free. */
+    uint32_t item;
+} slot;
+
+struct ls_contamination {
+    uint64_t ngram;
+    ls_arena arena;
+    item *items;
+    size_t item_count, item_capacity;
+    slot *slots;
+    size_t mask, used;
+    uint64_t short_count;
+    /* While it is opened. */
+    ls_step_scratch scratch;
+    ls_text text;
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static slot *find_slot(slot *slots, size_t mask, uint64_t gram)
+{
+    size_t at = (size_t)gram & mask;
+    while (slots[at].item && slots[at].gram != gram) {
+        at = (at + 1) & mask;
+    }
+    return &slots[at];
+}
+
+static ls_status make_room(ls_contamination *c, size_t more)
+{
+    size_t count = c->slots ? c->mask + 1 : 1024;
+    if (c->slots && 2 * (c->used + more) <= count) {
+        return LS_OK;
+    }
+    while (count < 2 * (c->used + more)) {
+        count *= 2;
+    }
+    slot *slots = calloc(count, sizeof *slots);
+    if (!slots) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
+    }
+    for (size_t i = 0; c->slots && i <= c->mask; i++) {
+        if (c->slots[i].item) {
+            *find_slot(slots, count - 1, c->slots[i].gram) = c->slots[i];
+        }
+    }
+    free(c->slots);
+    c->slots = slots;
+    c->mask = count - 1;
+    return LS_OK;
+}
+
+static ls_status add_item(ls_contamination *c, const char *path, uint64_t line, const char *text,
+                          size_t bytes)
+{
+    LS_TRY(ls_fold_words(&c->scratch, text, bytes));
+    const size_t count = c->scratch.folded_count;
+    const uint64_t *words = c->scratch.folded;
+    if (count < c->ngram) {
+        c->short_count++;
+        return LS_OK;
+    }
+    LS_TRY(make_room(c, count));
+    if (c->item_count == c->item_capacity) {
+        LS_TRY(ls_list_grow(&c->items, c->item_count, &c->item_capacity, sizeof *c->items));
+    }
+    c->items[c->item_count++] = (item){path, line};
+    ls_gram gram = ls_gram_begin(c->ngram);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t hash = ls_gram_roll(&gram, words[i], i >= c->ngram ? words[i - c->ngram] : 0);
+        slot *s = i + 1 >= c->ngram ? find_slot(c->slots, c->mask, hash) : NULL;
+        if (s && !s->item) {
+            *s = (slot){hash, (uint32_t)c->item_count};
+            c->used++;
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- evaluation files ------------------------------------------------------------------------ */
+
+static void append_strings(const json_t *value, ls_text *text)
+{
+    const char *key;
+    const json_t *member;
+    size_t index;
+    if (json_is_string(value)) {
+        ls_text_append_bytes(text, json_string_value(value), json_string_length(value));
+        ls_text_append(text, "\n");
+    }
+    json_array_foreach(value, index, member)
+    {
+        append_strings(member, text);
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        append_strings(member, text);
+    }
+}
+
+static ls_status add_record(void *context, const ls_walked *walked, ls_status read)
+{
+    ls_contamination *c = context;
+    LS_TRY(read);
+    ls_text_clear(&c->text);
+    append_strings(walked->object, &c->text);
+    return add_item(c, walked->file->path, walked->line, ls_text_string(&c->text), c->text.bytes);
+}
+
+static ls_status add_text_file(ls_contamination *c, const ls_corpus_file *file)
+{
+    ls_file_map map;
+    LS_TRY(ls_file_map_open(file->path, &map));
+    ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
+    status = status == LS_OK ? ls_text_check((const char *)map.data, map.bytes, file->path, true) : status;
+    status = status == LS_OK ? add_item(c, file->path, 1, (const char *)map.data, map.bytes) : status;
+    ls_file_map_close(&map);
+    return status;
+}
+
+static ls_status add_files(ls_contamination *c, const ls_step *step)
+{
+    ls_corpus_file *files;
+    size_t count;
+    const ls_corpus_query query = {.patterns = step->decontaminate.against.items,
+                                   .pattern_count = step->decontaminate.against.count};
+    LS_TRY(ls_corpus_expand(&c->arena, &query, &files, &count));
+    for (size_t i = 0; i < count; i++) {
+        ls_record_walk walk = {.on_record = add_record, .context = c};
+        LS_TRY(files[i].kind == LS_CORPUS_TEXT ? add_text_file(c, &files[i])
+                                               : ls_records_walk(&walk, &files[i], 1));
+    }
+    if (c->item_count == 0) {
+        return ls_fail(LS_ERR_DATA, "%s: no record has %llu words, so that none could be found: lower ngram",
+                       files[0].path, (unsigned long long)c->ngram);
+    }
+    if (c->short_count > 0) {
+        ls_log_warn("data: %llu of %llu evaluation records have fewer than %llu words and cannot be found",
+                    (unsigned long long)c->short_count, (unsigned long long)(c->short_count + c->item_count),
+                    (unsigned long long)c->ngram);
+    }
+    return LS_OK;
+}
+
+ls_status ls_contamination_open(const ls_step *step, ls_contamination **out)
+{
+    ls_contamination *c = calloc(1, sizeof *c);
+    if (!c) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
+    }
+    c->ngram = step->decontaminate.ngram;
+    const ls_status status = add_files(c, step);
+    ls_scratch_release(&c->scratch);
+    ls_text_release(&c->text);
+    if (status != LS_OK) {
+        ls_contamination_close(c);
+        return status;
+    }
+    *out = c;
+    return LS_OK;
+}
+
+void ls_contamination_close(ls_contamination *c)
+{
+    if (c) {
+        free(c->items);
+        free(c->slots);
+        ls_arena_release(&c->arena);
+        free(c);
+    }
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+ls_status ls_contamination_judge(const ls_contamination *c, ls_step_scratch *scratch,
+                                 const ls_passage *passage, ls_removal *removal_out)
+{
+    LS_TRY(ls_fold_words(scratch, passage->text, passage->bytes));
+    const uint64_t *words = scratch->folded;
+    ls_gram gram = ls_gram_begin(c->ngram);
+    for (size_t i = 0; i < scratch->folded_count; i++) {
+        const uint64_t hash = ls_gram_roll(&gram, words[i], i >= c->ngram ? words[i - c->ngram] : 0);
+        const slot *s = i + 1 >= c->ngram ? find_slot(c->slots, c->mask, hash) : NULL;
+        if (s && s->item) {
+            *removal_out = (ls_removal){.reason = LS_CONTAMINATED, .detail = s->item - 1};
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+void ls_contamination_append_place(const ls_contamination *c, uint32_t number, ls_text *text)
+{
+    if (number < c->item_count) {
+        ls_text_printf(text, "%s:%llu", c->items[number].path, (unsigned long long)c->items[number].line);
+    }
+}

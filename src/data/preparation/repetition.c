@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The repetition rules of Gopher.
+ *
+ * Sequences of words are compared by hash. With sums[i] the polynomial of the first i words, the
+ * sequence [i, i + n) is sums[i + n] - sums[i] * BASE^n. The most frequent sequences are compared
+ * word by word; repeated ones as datatrove does, by their letters without the borders of the
+ * words, for which the polynomial is over bytes. Most documents repeat little: what five words at
+ * least repeat is a bound for longer sequences, and the most frequent pair for triples and fours,
+ * so that two tables decide about most of them.
+ */
+#include "data/preparation/quality.h"
+
+#include "base/hash.h"
+#include "tokenizer/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t BASE = 0x9E3779B97F4A7C15;
+static const double paragraph_max = 0.3, paragraph_characters_max = 0.2, line_max = 0.3,
+                    line_characters_max = 0.2;
+static const double top_max[] = {0.2, 0.18, 0.16};
+static const double duplicate_max[] = {0.15, 0.14, 0.13, 0.12, 0.11, 0.10};
+
+/* ---- lines and paragraphs -------------------------------------------------------------------- */
+
+typedef struct repeats {
+    size_t elements, repeated, repeated_characters;
+} repeats;
+
+/* Counts the elements of a text that are there before. They are separated by at least
+ * `breaks` line feeds. */
+static ls_status count_repeats(ls_step_scratch *scratch, ls_line text, size_t breaks, repeats *out)
+{
+    size_t slots, line_feeds = 0;
+    for (size_t i = 0; i < text.bytes; i++) {
+        line_feeds += text.text[i] == '\n';
+    }
+    LS_TRY(ls_scratch_table(scratch, line_feeds + 1, &slots));
+    *out = (repeats){0};
+    for (size_t at = 0, from = 0; at <= text.bytes;) {
+        size_t run = 0;
+        while (at + run < text.bytes && text.text[at + run] == '\n') {
+            run++;
+        }
+        if (at < text.bytes && run < breaks) {
+            at += run > 0 ? run : 1;
+            const char *next = memchr(text.text + at, '\n', text.bytes - at);
+            at = next ? (size_t)(next - text.text) : text.bytes;
+            continue;
+        }
+        const size_t slot = ls_scratch_slot(scratch, slots, ls_xxh3(text.text + from, at - from, 0));
+        if (scratch->counts[slot]++ > 0) {
+            out->repeated++;
+            out->repeated_characters += ls_count_characters(text.text + from, at - from);
+        }
+        out->elements++;
+        if (at == text.bytes) {
+            break;
+        }
+        at += run;
+        from = at;
+    }
+    return LS_OK;
+}
+
+static ls_status judge_elements(ls_step_scratch *scratch, const ls_passage *passage, ls_removal *removal_out)
+{
+    repeats paragraphs, lines;
+    const ls_line text = {passage->text, passage->bytes};
+    const double characters = (double)scratch->characters;
+    LS_TRY(count_repeats(scratch, ls_line_strip(text, true, true), 2, &paragraphs));
+    LS_TRY(count_repeats(scratch, text, 1, &lines));
+    const double paragraph = (double)paragraphs.repeated / (double)paragraphs.elements;
+    const double line = (double)lines.repeated / (double)lines.elements;
+    const double in_paragraphs = (double)paragraphs.repeated_characters / characters;
+    const double in_lines = (double)lines.repeated_characters / characters;
+    *removal_out = paragraph > paragraph_max ? ls_removal_of(LS_REPETITION_PARAGRAPHS, paragraph)
+                   : in_paragraphs > paragraph_characters_max
+                       ? ls_removal_of(LS_REPETITION_PARAGRAPH_CHARACTERS, in_paragraphs)
+                   : line > line_max                ? ls_removal_of(LS_REPETITION_LINES, line)
+                   : in_lines > line_characters_max ? ls_removal_of(LS_REPETITION_LINE_CHARACTERS, in_lines)
+                                                    : (ls_removal){0};
+    return LS_OK;
+}
+
+/* ---- sequences of words ---------------------------------------------------------------------- */
+
+static ls_status reserve_sums(ls_step_scratch *scratch)
+{
+    const size_t count = 2 * (scratch->words.count + 1);
+    if (scratch->sum_capacity < count) {
+        free(scratch->sums);
+        scratch->sum_capacity = 0;
+        scratch->sums = malloc(2 * count * sizeof *scratch->sums);
+        if (!scratch->sums) {
+            return ls_fail(LS_ERR_MEMORY, "not enough memory for a document of %zu words", count);
+        }
+        scratch->sum_capacity = 2 * count;
+    }
+    return LS_OK;
+}
+
+static uint64_t power_of(uint64_t n)
+{
+    uint64_t power = 1, square = BASE;
+    for (; n > 0; n >>= 1) {
+        power *= n & 1 ? square : 1;
+        square *= square;
+    }
+    return power;
+}
+
+static uint64_t mix(uint64_t sum)
+{
+    return (sum ^ sum >> 29) * 0xBF58476D1CE4E5B9;
+}
+
+/* Sums over words. */
+static void sum_words(ls_step_scratch *scratch)
+{
+    uint64_t *sums = scratch->sums;
+    sums[0] = 0;
+    for (size_t i = 0; i < scratch->words.count; i++) {
+        sums[i + 1] = sums[i] * BASE + scratch->words.items[i].hash;
+    }
+}
+
+static uint64_t gram_of(const ls_step_scratch *scratch, size_t at, size_t n, uint64_t power)
+{
+    return mix(scratch->sums[at + n] - scratch->sums[at] * power);
+}
+
+/* Sums over bytes; after them in the array, how many bytes there are. */
+static void sum_letters(ls_step_scratch *scratch, const char *text)
+{
+    const size_t count = scratch->words.count;
+    uint64_t *sums = scratch->sums, *bytes = sums + count + 1, sum = 0;
+    sums[0] = bytes[0] = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ls_text_word *word = &scratch->words.items[i];
+        for (uint32_t k = 0; k < word->bytes; k++) {
+            sum = sum * BASE + (unsigned char)text[word->at + k] + 1;
+        }
+        sums[i + 1] = sum;
+        bytes[i + 1] = bytes[i] + word->bytes;
+    }
+}
+
+/* powers: of BASE, for few bytes. */
+enum { POWERS = 128 };
+static uint64_t letters_of(const ls_step_scratch *scratch, const uint64_t *powers, size_t at, size_t n)
+{
+    const uint64_t *sums = scratch->sums, *bytes = sums + scratch->words.count + 1;
+    const uint64_t length = bytes[at + n] - bytes[at];
+    const uint64_t power = length < POWERS ? powers[length] : power_of(length);
+    return mix(sums[at + n] - sums[at] * power);
+}
+
+static size_t gram_characters(const ls_words *words, size_t at, size_t n)
+{
+    size_t characters = 0;
+    for (size_t i = at; i < at + n; i++) {
+        characters += words->items[i].chars;
+    }
+    return characters;
+}
+
+/* The most frequent sequence of n words, the first of several: its characters with n - 1 spaces,
+ * times its count. *most_out: the count. */
+static ls_status find_top(ls_step_scratch *scratch, size_t n, size_t *characters_out, uint32_t *most_out)
+{
+    const ls_words *words = &scratch->words;
+    const uint64_t power = power_of(n);
+    size_t slots, best = 0;
+    uint32_t most = 0;
+    LS_TRY(ls_scratch_table(scratch, words->count, &slots));
+    for (size_t i = 0; i + n <= words->count; i++) {
+        const uint32_t count =
+            ++scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, i, n, power))];
+        most = count > most ? count : most;
+    }
+    while (scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, best, n, power))] < most) {
+        best++;
+    }
+    *characters_out = (gram_characters(words, best, n) + n - 1) * most;
+    *most_out = most;
+    return LS_OK;
+}
+
+static ls_status judge_top(ls_step_scratch *scratch, ls_removal *removal_out)
+{
+    const double characters = (double)scratch->characters;
+    size_t longest = 0;
+    uint32_t most = UINT32_MAX;
+    for (size_t i = 0; i < scratch->words.count; i++) {
+        longest = scratch->words.items[i].chars > longest ? scratch->words.items[i].chars : longest;
+    }
+    for (size_t k = 0; k < 3 && !removal_out->reason; k++) {
+        const size_t n = k + 2;
+        /* A longer sequence is not more frequent than a shorter one. */
+        const double bound = (double)most * (double)((longest + 1) * n) / characters;
+        if (scratch->words.count < n || bound <= top_max[k]) {
+            continue;
+        }
+        size_t top;
+        LS_TRY(find_top(scratch, n, &top, &most));
+        const double share = (double)top / characters;
+        *removal_out =
+            share > top_max[k] ? ls_removal_of((uint8_t)(LS_REPETITION_TOP + k), share) : *removal_out;
+    }
+    return LS_OK;
+}
+
+/* Characters in sequences of n words that were there before; each repeat is passed as a whole. */
+static ls_status count_duplicates(ls_step_scratch *scratch, const uint64_t *powers, size_t n,
+                                  size_t *characters_out)
+{
+    const ls_words *words = &scratch->words;
+    size_t slots, repeated = 0;
+    LS_TRY(ls_scratch_table(scratch, words->count, &slots));
+    for (size_t i = 0; i + n <= words->count;) {
+        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, powers, i, n));
+        if (scratch->counts[slot] > 0) {
+            repeated += gram_characters(words, i, n);
+            i += n;
+        } else {
+            scratch->counts[slot] = 1;
+            i++;
+        }
+    }
+    *characters_out = repeated;
+    return LS_OK;
+}
+
+/* Whether the characters in repeats of 5 words or more are too few for any of the rules: a bound
+ * for sequences of n is what sequences of 5 cover. Words that differ may have the same letters
+ * together, but then their first 5 have not: such texts are judged whatever the bound is. */
+static ls_status may_repeat(ls_step_scratch *scratch, const uint64_t *powers, bool *may_out)
+{
+    enum { N = 5 };
+    const ls_words *words = &scratch->words;
+    size_t slots, covered = 0, end = 0;
+    bool has_marks = false;
+    LS_TRY(ls_scratch_table(scratch, words->count, &slots));
+    for (size_t i = 0; i + N <= words->count; i++) {
+        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, powers, i, N));
+        if (scratch->counts[slot]++ > 0) {
+            const size_t from = i > end ? i : end;
+            covered += gram_characters(words, from, i + N - from);
+            end = i + N;
+        }
+        has_marks = has_marks || (!words->items[i].has_content && words->items[i].chars > 3);
+    }
+    *may_out = has_marks || (double)covered / (double)scratch->characters > duplicate_max[5];
+    return LS_OK;
+}
+
+static ls_status judge_duplicates(ls_step_scratch *scratch, const ls_passage *passage,
+                                  ls_removal *removal_out)
+{
+    const double characters = (double)scratch->characters;
+    uint64_t powers[POWERS] = {1};
+    bool may = false;
+    for (size_t i = 1; i < POWERS; i++) {
+        powers[i] = powers[i - 1] * BASE;
+    }
+    sum_letters(scratch, passage->text);
+    LS_TRY(may_repeat(scratch, powers, &may));
+    for (size_t k = 0; may && k < 6 && !removal_out->reason; k++) {
+        size_t repeated;
+        LS_TRY(count_duplicates(scratch, powers, k + 5, &repeated));
+        const double share = (double)repeated / characters;
+        if (share > duplicate_max[k]) {
+            *removal_out = ls_removal_of((uint8_t)(LS_REPETITION_DUPLICATE + k), share);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_repetition_judge(ls_step_scratch *scratch, const ls_passage *passage, ls_removal *removal_out)
+{
+    ls_removal removal = {.reason = LS_REPETITION_EMPTY};
+    if (passage->bytes > 0) {
+        LS_TRY(ls_scratch_words(scratch, passage));
+        LS_TRY(judge_elements(scratch, passage, &removal));
+    }
+    if (!removal.reason && scratch->words.count > 0) {
+        LS_TRY(reserve_sums(scratch));
+        sum_words(scratch);
+        LS_TRY(judge_top(scratch, &removal));
+    }
+    if (!removal.reason && scratch->words.count > 0) {
+        LS_TRY(judge_duplicates(scratch, passage, &removal));
+    }
+    *removal_out = removal;
+    return LS_OK;
+}

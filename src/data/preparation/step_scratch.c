@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/preparation/step_scratch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ls_status ls_scratch_words(ls_step_scratch *scratch, const ls_passage *passage)
+{
+    if (scratch->words_text == passage->text && scratch->words_bytes == passage->bytes) {
+        return LS_OK;
+    }
+    scratch->words_text = NULL;
+    LS_TRY(ls_words_cut(&scratch->words, passage->text, passage->bytes));
+    scratch->characters = ls_count_characters(passage->text, passage->bytes);
+    scratch->words_text = passage->text;
+    scratch->words_bytes = passage->bytes;
+    return LS_OK;
+}
+
+ls_status ls_scratch_table(ls_step_scratch *scratch, size_t count, size_t *slots_out)
+{
+    size_t slots = 64;
+    while (slots < 2 * count) {
+        slots *= 2;
+    }
+    if (slots > scratch->slot_capacity) {
+        free(scratch->keys);
+        free(scratch->counts);
+        scratch->slot_capacity = 0;
+        scratch->keys = malloc(slots * sizeof *scratch->keys);
+        scratch->counts = malloc(slots * sizeof *scratch->counts);
+        if (!scratch->keys || !scratch->counts) {
+            return ls_fail(LS_ERR_MEMORY, "not enough memory for a document of %zu words", count);
+        }
+        scratch->slot_capacity = slots;
+    }
+    memset(scratch->counts, 0, slots * sizeof *scratch->counts);
+    *slots_out = slots;
+    return LS_OK;
+}
+
+size_t ls_scratch_slot(ls_step_scratch *scratch, size_t slots, uint64_t key)
+{
+    size_t slot = (size_t)(key ^ key >> 32) & (slots - 1);
+    while (scratch->counts[slot] > 0 && scratch->keys[slot] != key) {
+        slot = (slot + 1) & (slots - 1);
+    }
+    scratch->keys[slot] = key;
+    return slot;
+}
+
+ls_text *ls_scratch_spare(ls_step_scratch *scratch, const ls_passage *passage)
+{
+    const ls_text *first = &scratch->texts[0];
+    const bool is_first =
+        first->data && passage->text >= first->data && passage->text <= first->data + first->capacity_bytes;
+    ls_text *spare = &scratch->texts[is_first];
+    ls_text_clear(spare);
+    return spare;
+}
+
+void ls_scratch_take(ls_step_scratch *scratch, const ls_text *spare, ls_passage *passage)
+{
+    scratch->words_text = NULL;
+    passage->text = ls_text_string(spare);
+    passage->bytes = spare->bytes;
+}
+
+void ls_scratch_release(ls_step_scratch *scratch)
+{
+    ls_words_release(&scratch->words);
+    free(scratch->folded);
+    free(scratch->folded_at);
+    free(scratch->keys);
+    free(scratch->sums);
+    free(scratch->counts);
+    free(scratch->code_points);
+    ls_text_release(&scratch->texts[0]);
+    ls_text_release(&scratch->texts[1]);
+    ls_text_release(&scratch->folded_text);
+    *scratch = (ls_step_scratch){0};
+}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+# data prepare with a pipeline: what each step removes, the same bytes for any number of threads and after kills, bad input.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+
+# Documents of sentences that differ; planted: a copy, a near copy, private data, a question of an evaluation.
+python3 - <<'END' || exit 1
+import json, random
+random.seed(7)
+words = [a + b for a in "ba ce di fo gu ha je ki lo mu".split() for b in "lan mer nit pos ruk sel tam wyd zor".split()]
+def sentence():
+    return "The " + " ".join(random.choice(words) for _ in range(9)) + " of " + random.choice(words) + " and " + random.choice(words) + "."
+documents = [" ".join(sentence() for _ in range(12)) for _ in range(300)]
+question = " ".join(random.choice(words) for _ in range(20))
+documents[40] = documents[3].replace(" ", "\t ").replace("b", "B")
+near = documents[5].split(" ")
+near[30] = "other"
+documents[41] = " ".join(near)
+documents[42] += " Write to ada@example.org, call +49 30 123456, card 4111 1111 1111 1111, IBAN DE89 3704 0044 0532 0130 00."
+cut = question.title().split(" ")
+documents[43] += "\n" + "\n".join(", ".join(cut[i:i + 5]) for i in range(0, 20, 5))
+documents[44] = "Too short."
+documents[45] = documents[45].replace(". ", ".\r\n\r\n\r\n")
+for number in range(3):
+    with open(f"in-{number}.jsonl", "w") as out:
+        for i in range(number * 100, number * 100 + 100):
+            out.write(json.dumps({"id": i, "text": documents[i], "from": f"page {i}"}) + "\n")
+with open("in-0.jsonl", "a") as out:
+    out.write('{"id": 900, "text": 7}\nnot JSON\n')
+with open("in-1.jsonl", "ab") as out:
+    out.write(b'{"id": 901, "text": "' + documents[150].encode()[::-1] + b' \xff\xfe"}\n')
+with open("test.jsonl", "w") as out:
+    out.write(json.dumps({"question": question, "answer": "none"}) + "\n")
+END
+cat >web.yaml <<'END'
+input: ['in-*.jsonl']
+invalid_utf8: drop
+steps:
+  - step: normalise
+  - step: gopher_quality
+  - step: gopher_repetition
+  - step: fineweb
+    short_lines_max: 1
+  - step: dedup_exact
+  - step: dedup_minhash
+  - step: pii
+  - step: decontaminate
+    against: [test.jsonl]
+END
+
+expect 0 "$LOCKSTEP" data prepare web.yaml -o one --threads 1
+prints "dedup_exact" "in one/data"
+python3 - one >found <<'END'
+import glob, json, subprocess, sys
+def lines(pattern):
+    for path in sorted(glob.glob(pattern)):
+        for line in subprocess.run(["zstd", "-dc", path], check=True, capture_output=True).stdout.splitlines():
+            yield json.loads(line)
+kept = {record["id"]: record for record in lines(sys.argv[1] + "/data/*.zst")}
+gone = {(record["file"], record["line"]): record for record in lines(sys.argv[1] + "/removed/*.zst")}
+print("kept", len(kept), "gone", len(gone))
+for line in (41, 42, 44, 45, 101, 102):
+    record = gone[("in-0.jsonl", line)]
+    print(line, record["step"], record["reason"], record.get("survivor", {}).get("line"))
+print(gone[("in-1.jsonl", 101)]["reason"], "|", gone[("in-0.jsonl", 44)]["why"])
+print(kept[42]["text"][-56:], "|", kept[42]["from"], "|", "\r" in kept[45]["text"])
+END
+same "what was removed" "$(cat found)" "kept 296 gone 7
+41 dedup_exact copy 4
+42 dedup_minhash similar 6
+44 decontaminate contaminated None
+45 gopher_quality words_few None
+101 read no_text None
+102 read broken None
+not_utf8 | holds text of test.jsonl:1
+Write to [MAIL], call [PHONE], card [CARD], IBAN [IBAN]. | page 42 | False"
+
+# The same bytes for any number of threads, for processes at once, and after kills at any time.
+expect 0 "$LOCKSTEP" data prepare web.yaml -o three --threads 3
+check "the same bytes with three threads" diff -r one three
+pids=()
+for _ in 1 2 3; do
+    "$LOCKSTEP" data prepare web.yaml -o many --threads 2 >many.out 2>&1 &
+    pids+=($!)
+done
+for pid in "${pids[@]}"; do check "one of several processes" wait "$pid"; done
+check "the same bytes by several processes" diff -r one many
+for pause in 0.002 0.01 0.02 0.03 0.05; do
+    "$LOCKSTEP" data prepare web.yaml -o killed >/dev/null 2>&1 &
+    sleep $pause
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+expect 0 "$LOCKSTEP" data prepare web.yaml -o killed
+check "the same bytes after kills" diff -r one killed
+expect 0 "$LOCKSTEP" data show one/data
+
+# Mistakes are named.
+sed 's/dedup_exact/dedupe_exact/' web.yaml >bad.yaml
+expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
+says "bad.yaml:9" "dedupe_exact" "did you mean dedup_exact"
+sed 's/short_lines_max/short_line_max/' web.yaml >bad.yaml
+expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
+says "bad.yaml:8" "short_line_max" "short_lines_max"
+printf 'input: [in-0.jsonl]\nsteps:\n  - step: language\n    model: none.bin\n    keep: [en]\n' >bad.yaml
+expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
+says "none.bin"
+expect 2 "$LOCKSTEP" data prepare web.yaml
+says "--output DIR"
+sed 's/words_min: 1/words_min: 2/; s/drop/replace/' web.yaml >other.yaml
+expect 2 "$LOCKSTEP" data prepare other.yaml -o one
+says "another pipeline"
+python3 -c 'import gzip; f = gzip.open("bomb.jsonl.gz", "wb"); [f.write(b" " * (1 << 20)) for _ in range(300)]'
+printf 'input: [bomb.jsonl.gz]\nsteps:\n  - step: normalise\n' >bomb.yaml
+expect 3 "$LOCKSTEP" data prepare bomb.yaml -o bomb
+says "bomb.jsonl.gz" "unpacks to more than"
+finish
