@@ -13,6 +13,7 @@
 #include "execution/integrity/audit.h"
 #include "execution/train/schedule.h"
 #include "figures/drawings.h"
+#include "planning/step/link.h"
 #include "telemetry/plan_page/plan_page.h"
 
 #include <stdio.h>
@@ -394,6 +395,36 @@ static ls_status draw_record(const draw_settings *settings, ls_arena *arena, ls_
     return ls_drawing_record(&record, text);
 }
 
+/* Where a step of one second goes, 25 million parameters on four machines with 100 Mbit/s each (docs/guide/14). */
+static ls_status draw_links(const draw_settings *settings, ls_arena *arena, ls_text *text)
+{
+    (void)settings;
+    (void)arena;
+    static const ls_link_setting setting = {25000000, 4, 1.0, 12.5e6, 0.05};
+    static const char *const parts[] = {"computing", "sending"};
+    static const int colors[] = {2, 1};
+    const char *names[LS_LINK_SCHEMES];
+    double values[LS_LINK_SCHEMES][2];
+    for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
+        ls_link_estimate estimate;
+        ls_link_estimate_compute(&setting, &ls_link_schemes[i], &estimate);
+        names[i] = estimate.scheme.name;
+        values[i][0] = setting.compute_s;
+        values[i][1] = estimate.step_s - setting.compute_s;
+    }
+    const ls_svg_bars bars = {.title = "A step over 100 Mbit/s, with four machines",
+                              .unit = "s",
+                              .bar_names = names,
+                              .part_names = parts,
+                              .values = values[0],
+                              .bar_count = LS_LINK_SCHEMES,
+                              .part_count = 2,
+                              .colors = colors,
+                              .width = 440};
+    ls_svg_stacked_bars(&bars, text);
+    return LS_OK;
+}
+
 /* ---- the program ---- */
 
 static const struct {
@@ -415,6 +446,7 @@ static const struct {
     {"bubble", "how a pipeline fills and drains (--ranks 4 --micro-batches 8)", draw_bubble, false},
     {"stages", "a leaf of a run with stages, planned and measured, from a trace FILE", draw_stages, true},
     {"record", "what a model sees of a record, and right answers before and after", draw_record, false},
+    {"links", "a step over a slow link, dense, compressed and with local steps", draw_links, false},
     {"queue", "which job had which devices, and how many waited, from events FILE", draw_queue, true},
 };
 enum { FIGURE_COUNT = sizeof figures / sizeof figures[0] };

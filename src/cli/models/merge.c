@@ -139,8 +139,9 @@ static void print_result(const merge_settings *settings, const json_t *result, s
 {
     const char *run_file = json_string_value(json_object_get(result, "run_file"));
     const json_t *parameters = json_object_get(result, "parameters");
-    printf("%s%s: %s of %zu models, %s", settings->output, settings->adapter ? "" : "/0",
-           ls_merge_names[settings->method], models, json_string_value(json_object_get(result, "family")));
+    printf("%s%s: %s of %zu model%s, %s", settings->output, settings->adapter ? "" : "/0",
+           ls_merge_names[settings->method], models, models == 1 ? "" : "s",
+           json_string_value(json_object_get(result, "family")));
     if (parameters) {
         printf(", %.2f million parameters", json_number_value(parameters) / 1e6);
     }

@@ -51,7 +51,9 @@ void ls_prediction_make(ls_arena *arena, const ls_session *session, bool several
     }
     if (several_hosts) {
         snprintf(prediction_out->why_not, sizeof prediction_out->why_not,
-                 "step times can only be predicted for runs on one host");
+                 "step times can only be predicted for runs on one host; 'lockstep plan FILE --gpus here:1 "
+                 "--hosts N --link RATE' says what a link between hosts allows, and what compressed sums or "
+                 "local steps would gain");
         return;
     }
     ls_calibration calibration;

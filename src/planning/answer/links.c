@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-#define NETWORK_SHARE 0.2 /* of a step, from which on an alternative is offered */
-#define LATENCY_S     0.05
+#define NETWORK_SHARE 0.2   /* of a step, from which on an alternative is offered */
+#define LATENCY_S     0.001 /* of an exchange between machines */
 
 /* The same batch on `hosts` machines, each with the whole model: seconds of a step on one of them,
  * without the link. False: the model does not fit on one machine. */

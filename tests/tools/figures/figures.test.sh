@@ -27,6 +27,7 @@ same split.svg split
 same bubble.svg bubble
 same takeover.svg takeover "$guide/takeover.jsonl"
 same stages.svg stages "$guide/stages.json"
+same links.svg links
 same queue.svg queue "$guide/queue.jsonl"
 
 # -o writes the same bytes.
