@@ -90,11 +90,9 @@ static void print_added(const ls_invocation *invocation, const ls_registry_added
     const ls_registry_found *f = &added->found;
     const char *label = ls_registry_label(invocation->arena, f);
     if (settings->json) {
-        json_t *root =
-            json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "entry", f->digest, "name", f->name, "version",
-                      (int)f->version, "kind", ls_registry_entry_kind_names[f->entry.kind], "new",
-                      added->is_new, "bytes", (json_int_t)ls_registry_entry_bytes(&f->entry), "new_bytes",
-                      (json_int_t)added->stored.new_bytes);
+        json_t *root = ls_registry_found_to_json(f);
+        json_object_set_new(root, "new", json_boolean(added->is_new));
+        json_object_set_new(root, "new_bytes", json_integer((json_int_t)added->stored.new_bytes));
         ls_print_json(root);
         json_decref(root);
         return;
@@ -171,30 +169,6 @@ typedef struct list_settings {
 static const ls_option list_options[] = {LS_ROW_REGISTRY(list_settings), LS_ROW_JSON(list_settings)};
 static const ls_option_table list_table = LS_OPTIONS(list_options);
 
-/* One version in each form. */
-static void list_version(ls_arena *arena, const ls_registry_found *found, const ls_named_version *version,
-                         json_t *rows, ls_table *table)
-{
-    const ls_registry_entry *e = &found->entry;
-    if (rows) {
-        json_array_append_new(
-            rows, json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:I, s:s, s:f}", "name", found->name, "version",
-                            (int)found->version, "stage", ls_registry_stage_names[version->stage], "kind",
-                            ls_registry_entry_kind_names[e->kind], "entry", found->digest, "stored",
-                            e->stored, "bytes", (json_int_t)ls_registry_entry_bytes(e), "who", version->who,
-                            "when", version->when_s));
-        return;
-    }
-    ls_table_printf(table, "%s@%u", found->name, found->version);
-    ls_table_add(table, ls_registry_entry_kind_names[e->kind]);
-    ls_table_add(table, ls_registry_stage_names[version->stage]);
-    ls_table_printf(table, "%.1f", (double)ls_registry_entry_bytes(e) / 1e6);
-    ls_table_add(table, e->stored ? "registry" : "its path");
-    ls_table_add(table, ls_registry_time(arena, version->when_s));
-    ls_table_add(table, version->who);
-    ls_table_printf(table, "%.12s", found->digest);
-}
-
 static ls_status list_name(ls_registry *registry, ls_arena *arena, const char *word, json_t *rows,
                            ls_table *table)
 {
@@ -203,8 +177,18 @@ static ls_status list_name(ls_registry *registry, ls_arena *arena, const char *w
     for (uint32_t v = 0; v < name.version_count; v++) {
         ls_registry_found found;
         LS_TRY(ls_registry_load(registry, arena, name.versions[v].digest, &found));
+        const ls_registry_entry *e = &found.entry;
         found.version = v + 1;
-        list_version(arena, &found, &name.versions[v], rows, table);
+        found.stage = name.versions[v].stage;
+        json_array_append_new(rows, ls_registry_found_to_json(&found));
+        ls_table_add(table, ls_registry_label(arena, &found));
+        ls_table_add(table, ls_registry_entry_kind_names[e->kind]);
+        ls_table_add(table, ls_registry_stage_names[found.stage]);
+        ls_table_printf(table, "%.1f", (double)ls_registry_entry_bytes(e) / 1e6);
+        ls_table_add(table, e->stored ? "registry" : "its path");
+        ls_table_add(table, ls_registry_time(arena, e->when_s));
+        ls_table_add(table, e->who);
+        ls_table_printf(table, "%.12s", found.digest);
         ls_registry_entry_release(&found.entry);
     }
     return LS_OK;
@@ -235,9 +219,9 @@ static ls_status run_ls(const ls_invocation *invocation)
     ls_registry *registry = NULL;
     ls_text text = {0};
     LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
-    json_t *rows = settings->json ? json_array() : NULL;
+    json_t *rows = json_array();
     const ls_status status = list_all(invocation, registry, rows, &table);
-    if (status == LS_OK && rows) {
+    if (status == LS_OK && settings->json) {
         json_t *root = json_pack("{s:s, s:O}", "registry", ls_registry_address(registry), "versions", rows);
         ls_print_json(root);
         json_decref(root);
@@ -288,7 +272,7 @@ static json_t *history_to_json(const ls_name *name, uint32_t version)
 static void show_json(const ls_registry_found *found, const ls_name *name)
 {
     const ls_registry_entry *e = &found->entry;
-    json_t *files = json_array(), *parents = json_array();
+    json_t *files = json_array(), *parents = json_array(), *root = ls_registry_found_to_json(found);
     for (size_t i = 0; i < e->file_count; i++) {
         json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", e->files[i].name, "bytes",
                                                (json_int_t)e->files[i].bytes, "sha256", e->files[i].sha256));
@@ -297,12 +281,9 @@ static void show_json(const ls_registry_found *found, const ls_name *name)
         json_array_append_new(parents,
                               json_pack("{s:s, s:s}", "entry", e->parents[i].digest, "as", e->parents[i].as));
     }
-    json_t *root = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:s, s:f, s:s, s:O, s:o, s:o, s:o}",
-                             "entry", found->digest, "name", found->name, "version", (int)found->version,
-                             "stage", ls_registry_stage_names[found->stage], "kind",
-                             ls_registry_entry_kind_names[e->kind], "path", e->path, "stored", e->stored,
-                             "who", e->who, "when", e->when_s, "code", e->code, "facts", e->facts, "parents",
-                             parents, "files", files, "history", history_to_json(name, found->version));
+    json_object_set_new(root, "parents", parents);
+    json_object_set_new(root, "files", files);
+    json_object_set_new(root, "history", history_to_json(name, found->version));
     ls_print_json(root);
     json_decref(root);
 }

@@ -4,7 +4,8 @@
  *
  *   s3://bucket/prefix     objects prefix/KEY of a bucket; with an endpoint (AWS_ENDPOINT_URL) they
  *                          are ENDPOINT/bucket/KEY, else https://bucket.s3.REGION.amazonaws.com/KEY
- *   DIR                    files DIR/KEY
+ *   DIR                    files DIR/KEY; new folders in a DIR that is for a group (chmod g+ws)
+ *                          are for that group
  *
  * A key is a path: parts of letters and other characters between slashes; no empty part, no "." or
  * "..", no control characters, no backslash, at most 1,000 bytes. A blob is whole or not there: a

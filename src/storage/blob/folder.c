@@ -80,6 +80,22 @@ static ls_status give_name(const char *temporary, const char *path, bool *stored
     return LS_OK;
 }
 
+/* A store whose folder is for a group (chmod g+ws) has new folders that are for it, too. */
+static ls_status create_folder(const ls_blob_store *store, ls_arena *arena, const char *folder)
+{
+    const char *root = ((const folder_store *)store)->path;
+    const mode_t shared = S_ISGID | S_IWGRP;
+    struct stat info;
+    LS_TRY(ls_dir_create(folder));
+    const bool is_shared = stat(root, &info) == 0 && (info.st_mode & shared) == shared;
+    for (const char *at = folder; is_shared && strlen(at) > strlen(root); at = ls_path_dirname(arena, at)) {
+        if (stat(at, &info) == 0 && !(info.st_mode & S_IWGRP)) {
+            (void)!chmod(at, info.st_mode | shared); /* that of another user stays as it is */
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status store_file(const ls_blob_store *store, const char *key, const source *from, bool *stored_out)
 {
     ls_arena arena = {0};
@@ -87,11 +103,11 @@ static ls_status store_file(const ls_blob_store *store, const char *key, const s
     unsigned long long number = 0;
     (void)!getrandom(&number, sizeof number, 0);
     const char *temporary = ls_arena_printf(&arena, "%s/" TEMPORARY "%016llx", folder, number);
-    ls_status status = ls_dir_create(folder);
+    ls_status status = create_folder(store, &arena, folder);
     status = status == LS_OK ? write_temporary(from, temporary) : status;
     /* Whoever removes the last blob of a folder removes the folder: perhaps just now. */
     for (int i = 0; i < TRIES_MAX && status != LS_OK && !ls_path_is_dir(folder); i++) {
-        status = ls_dir_create(folder);
+        status = create_folder(store, &arena, folder);
         status = status == LS_OK ? write_temporary(from, temporary) : status;
     }
     status = status == LS_OK ? give_name(temporary, path, stored_out) : status;

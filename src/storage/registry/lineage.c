@@ -234,18 +234,22 @@ size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const c
     return l.count;
 }
 
+json_t *ls_registry_found_to_json(const ls_registry_found *f)
+{
+    const ls_registry_entry *e = &f->entry;
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:I, s:s, s:f, s:s, s:O}", "entry", f->digest,
+                     "name", f->name, "version", (int)f->version, "stage", ls_registry_stage_names[f->stage],
+                     "kind", ls_registry_entry_kind_names[e->kind], "path", e->path, "stored", e->stored,
+                     "bytes", (json_int_t)ls_registry_entry_bytes(e), "who", e->who, "when", e->when_s,
+                     "code", e->code, "facts", e->facts);
+}
+
 static json_t *node_to_json(const ls_lineage_node *node)
 {
-    const ls_registry_found *f = &node->found;
-    if (node->is_missing) {
-        return json_pack("{s:s, s:b, s:i}", "entry", f->digest, "missing", true, "generation",
-                         node->generation);
-    }
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:i, s:s, s:f, s:s, s:I, s:O}", "entry", f->digest, "name",
-                     f->name, "version", (int)f->version, "kind", ls_registry_entry_kind_names[f->entry.kind],
-                     "stage", ls_registry_stage_names[f->stage], "generation", node->generation, "who",
-                     f->entry.who, "when", f->entry.when_s, "code", f->entry.code, "bytes",
-                     (json_int_t)ls_registry_entry_bytes(&f->entry), "facts", f->entry.facts);
+    json_t *object = node->is_missing ? json_pack("{s:s, s:b}", "entry", node->found.digest, "missing", true)
+                                      : ls_registry_found_to_json(&node->found);
+    json_object_set_new(object, "generation", json_integer(node->generation));
+    return object;
 }
 
 json_t *ls_lineage_to_json(const ls_lineage *lineage)

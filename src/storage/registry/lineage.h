@@ -47,6 +47,10 @@ const char *ls_registry_label(ls_arena *arena, const ls_registry_found *found);
  * 2.31". Returns their number, at most `count`. */
 size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const char **lines, size_t count);
 
+/* {"entry","name","version","stage","kind","path","stored","bytes","who","when","code","facts"};
+ * the caller drops it. */
+json_t *ls_registry_found_to_json(const ls_registry_found *found);
+
 /* {"entry","nodes":[...],"edges":[{"parent","child","as"}]}; the caller drops it. */
 json_t *ls_lineage_to_json(const ls_lineage *lineage);
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DIGEST "73efe922032624d6557575f1fefcd2308d2366925668b0ef36e7f7ebcc50cab5"
@@ -356,6 +357,21 @@ static void registry_collect_keeps_what_is_named(void **state)
     ls_registry_entry_release(&found.entry);
 }
 
+static void registry_folder_of_a_group(void **state)
+{
+    place *p = *state;
+    struct stat info;
+    const char *root = ls_path_join(&p->arena, p->path, "r");
+    assert_int_equal(mkdir(root, 0775), 0);
+    assert_int_equal(chmod(root, 02775), 0);
+    add(p, write_file(p, "a.txt", "a", 1), "a", true, NULL);
+    static const char *const folders[] = {"names", "names/a", "entries", "files"};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        assert_int_equal(stat(ls_path_join(&p->arena, root, folders[i]), &info), 0);
+        assert_int_equal(info.st_mode & 07777, 02775);
+    }
+}
+
 static void lineage_find_both_ways(void **state)
 {
     place *p = *state;
@@ -399,6 +415,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(registry_add_get_same_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registry_verify_names_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registry_collect_keeps_what_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(registry_folder_of_a_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lineage_find_both_ways, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
