@@ -13,17 +13,17 @@ static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, cons
                                                             [LS_COMPRESSION_INT8] = "int8",
                                                             [LS_COMPRESSION_TOPK] = "topk",
                                                             [LS_COMPRESSION_INT4] = "int4"};
-    const char *kind = kinds[scheme->sums.kind];
+    const char *kind = kinds[scheme->form.kind];
     if (scheme->steps > 1) {
         return ls_arena_printf(
             arena, "train.local: {steps: %" PRIu64 ", workers: %" PRIu64 "}, train.compression: {kind: %s}",
             scheme->steps, setting->hosts, kind);
     }
-    if (scheme->sums.kind == LS_COMPRESSION_TOPK) {
+    if (scheme->form.kind == LS_COMPRESSION_TOPK) {
         return ls_arena_printf(arena, "train.compression: {kind: topk, ratio: %.2g, groups: %" PRIu64 "}",
                                0.01, setting->hosts);
     }
-    return scheme->sums.kind == LS_COMPRESSION_NONE
+    return scheme->form.kind == LS_COMPRESSION_NONE
                ? "nothing to set: dense sums suffice"
                : ls_arena_printf(arena, "train.compression: {kind: %s, groups: %" PRIu64 ", weights: %s}",
                                  kind, setting->hosts, kind);

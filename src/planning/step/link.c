@@ -15,20 +15,19 @@
     {                                                                                                        \
         .kind = LS_COMPRESSION_##form                                                                        \
     }
-#define BOTH_WAYS(form) FORM(form), FORM(form)
 enum { ONE_PERCENT = (LS_COMPRESSION_BLOCK + 99) / 100 };
 
 const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
-    {"dense", BOTH_WAYS(NONE), 1},
-    {"int8", BOTH_WAYS(INT8), 1},
-    {"topk 1 %", {.kind = LS_COMPRESSION_TOPK, .keep = ONE_PERCENT}, FORM(NONE), 1},
-    {"local 10, int8", BOTH_WAYS(INT8), 10},
-    {"local 50, int8", BOTH_WAYS(INT8), 50},
-    {"local 50, int4", BOTH_WAYS(INT4), 50},
-    {"local 100, int8", BOTH_WAYS(INT8), 100},
-    {"local 100, int4", BOTH_WAYS(INT4), 100},
-    {"local 500, int8", BOTH_WAYS(INT8), 500},
-    {"local 500, int4", BOTH_WAYS(INT4), 500},
+    {"dense", FORM(NONE), 1},
+    {"int8", FORM(INT8), 1},
+    {"topk 1 %", {.kind = LS_COMPRESSION_TOPK, .keep = ONE_PERCENT}, 1},
+    {"local 10, int8", FORM(INT8), 10},
+    {"local 50, int8", FORM(INT8), 50},
+    {"local 50, int4", FORM(INT4), 50},
+    {"local 100, int8", FORM(INT8), 100},
+    {"local 100, int4", FORM(INT4), 100},
+    {"local 500, int8", FORM(INT8), 500},
+    {"local 500, int4", FORM(INT4), 500},
 };
 
 /* ---- bytes ---- */
@@ -42,16 +41,11 @@ uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, u
                                 uint64_t groups)
 {
     LS_ASSERT(hosts > 0 && groups % hosts == 0);
-    if (scheme->sums.kind == LS_COMPRESSION_TOPK) {
-        return groups * (hosts - 1) * ls_compressed_bytes(&scheme->sums, values);
-    }
     const uint64_t share = LS_COMPRESSION_BLOCK * divide_up(divide_up(values, hosts), LS_COMPRESSION_BLOCK);
-    const uint64_t from_elsewhere = groups - groups / hosts;
+    const uint64_t received = groups - groups / hosts, sent = hosts - 1; /* by the owner of a share */
     uint64_t bytes = 0;
     for (uint64_t at = 0; at < values; at += share) {
-        const uint64_t owned = ls_min_u64(share, values - at);
-        bytes += from_elsewhere * ls_compressed_bytes(&scheme->sums, owned) +
-                 (hosts - 1) * ls_compressed_bytes(&scheme->back, owned);
+        bytes += (received + sent) * ls_compressed_bytes(&scheme->form, ls_min_u64(share, values - at));
     }
     return bytes;
 }
@@ -64,12 +58,9 @@ static void add_state(const ls_link_setting *setting, ls_link_estimate *estimate
     if (estimate->scheme.steps > 1) {
         estimate->memory_bytes = 2.0 * state;
         estimate->checkpoint_bytes = 3.0 * state * (hosts - 1.0) + 2.0 * state;
-    } else if (estimate->scheme.sums.kind == LS_COMPRESSION_TOPK) {
-        estimate->memory_bytes = state;
-        estimate->checkpoint_bytes = state * hosts;
-    } else if (estimate->scheme.sums.kind != LS_COMPRESSION_NONE) {
-        estimate->memory_bytes = state + state / hosts;
-        estimate->checkpoint_bytes = state * hosts + state;
+    } else if (estimate->scheme.form.kind != LS_COMPRESSION_NONE) {
+        estimate->memory_bytes = 2.0 * state * (hosts + 1.0);
+        estimate->checkpoint_bytes = state * (hosts + 1.0);
     }
 }
 
@@ -79,14 +70,13 @@ void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_sche
     LS_ASSERT(setting->hosts >= 2 && setting->compute_s > 0.0 && setting->link_bytes_ps > 0.0);
     const uint64_t hosts = setting->hosts;
     const double senders = (double)hosts * (double)scheme->steps;
-    const double passes = scheme->sums.kind == LS_COMPRESSION_TOPK ? 1.0 : 2.0;
     ls_link_estimate estimate = {.scheme = *scheme};
     estimate.bytes = (double)ls_link_bytes_exchange(scheme, setting->values, hosts, hosts) / senders;
     const double dense =
         (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, hosts, hosts) / (double)hosts;
     estimate.times = dense / estimate.bytes;
     estimate.step_s = setting->compute_s + estimate.bytes / setting->link_bytes_ps +
-                      passes * setting->latency_s / (double)scheme->steps;
+                      2.0 * setting->latency_s / (double)scheme->steps;
     estimate.computing = setting->compute_s / estimate.step_s;
     add_state(setting, &estimate);
     *estimate_out = estimate;

@@ -4,11 +4,9 @@
  *
  * Every host trains the whole model on its share of the batch. What the hosts exchange is either
  * the sums of gradients of every step, or, with local steps (train.local), by how much the workers'
- * weights have changed after H steps. One exchange of P values between n hosts:
- *
- *   none, bf16,   each group's values are cut into n shares, and each share is sent to the host that
- *   int8, int4    owns it, which adds the groups up; the owner sends the result to the other hosts
- *   topk          each group's largest values are sent to all other hosts, which add them up
+ * weights have changed after H steps. One exchange of P values between n hosts: each group's values
+ * are cut into n shares, and each share is sent, packed, to the host that owns it. The owner adds
+ * the groups up, packs the sum and sends it to the other hosts.
  *
  * base/compression.h says how many bytes values take in each form. What the runtime sends is the
  * sum of these over its messages; tests compare the two.
@@ -24,8 +22,7 @@
 
 typedef struct ls_link_scheme {
     const char *name;    /* "int8", "local 100, int4" */
-    ls_compression sums; /* what the groups send */
-    ls_compression back; /* what owners send back; without effect for topk */
+    ls_compression form; /* of what is sent, both ways */
     uint64_t steps;      /* H, steps from one exchange to the next: 1 without local steps */
 } ls_link_scheme;
 
@@ -61,9 +58,8 @@ enum { LS_LINK_SCHEMES = 10 };
 /*
  * Memory and checkpoints, for P values:
  *
- *   bf16, int8   residuals of the group and of the owner's result: 4 P + 4 P / n on each host; in
- *                checkpoints 4 P n + 4 P
- *   topk         residuals of the group: 4 P; in checkpoints 4 P n
+ *   int8, topk   residuals of every group and of the whole, as they are before and after a step: 8 P
+ *                (n + 1) on each host; in checkpoints 4 P (n + 1)
  *   local        shared weights and outer momentum beside the worker's own: 8 P; in checkpoints
  *                all workers' weights and moments: 12 P (n - 1) + 8 P
  */

@@ -20,14 +20,14 @@ per = {"int8": 1 + 4 / 256, "int4": 0.5 + 4 / 128}
 for name, row in rows.items():
     assert math.isclose(row["step_time_s"] * row["computing"], link["compute_s"], rel_tol=1e-9)
     assert math.isclose(row["fewer"], dense["sent_bytes"] / row["sent_bytes"], rel_tol=1e-9)
-    latency = (1 if name.startswith("topk") else 2) * 0.001 / row["steps"]
+    latency = 2 * 0.001 / row["steps"]
     assert math.isclose(row["step_time_s"], link["compute_s"] + row["sent_bytes"] / rate + latency, rel_tol=1e-9), name
     form = name.split(", ")[-1]
     if form in per:
         assert math.isclose(row["sent_bytes"] * row["steps"], 2 * (n - 1) / n * values * per[form], rel_tol=1e-4), name
 assert rows["int8"]["fewer"] >= 3.9 and rows["topk 1 %"]["fewer"] >= 40
 assert rows["local 100, int8"]["fewer"] >= 390 and rows["local 100, int4"]["fewer"] >= 700
-assert rows["int8"]["memory_bytes"] == state + state / n and rows["topk 1 %"]["checkpoint_bytes"] == n * state
+assert rows["int8"]["memory_bytes"] == 2 * state * (n + 1) and rows["topk 1 %"]["checkpoint_bytes"] == state * (n + 1)
 assert rows["local 50, int8"]["checkpoint_bytes"] == 3 * state * (n - 1) + 2 * state
 enough = [name for name, row in rows.items() if row["computing"] >= 0.8]
 assert link["pays"] == enough[0], (link["pays"], enough)
