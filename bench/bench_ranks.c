@@ -164,7 +164,7 @@ static void start(gang *g, const char *text, uint32_t sequences, uint32_t steps)
     uint32_t buffers = 0;
     for (uint32_t r = 0; r < g->ranks; r++) {
         g->gradient_first[r] = buffers;
-        buffers += ls_data_parallel_buffers(g->leaves, g->ranks, r);
+        buffers += ls_data_parallel_buffers(g->leaves, 0, g->ranks, r);
     }
     g->gradient_first[g->ranks] = buffers;
     g->memory = map_shared((4 + buffers) * (size_t)layout.float_count * sizeof(float));

@@ -34,6 +34,8 @@ enum {
     LS_COMPRESSION_KEEP_MAX = LS_COMPRESSION_BLOCK / 2,
     LS_INT8_BLOCK = 256,
     LS_INT4_BLOCK = 128,
+    /* Groups of leaves whose gradients are compressed; a rank may hold the sums of all. */
+    LS_COMPRESSION_GROUPS_MAX = 16,
 };
 
 typedef enum ls_compression_kind {
@@ -51,6 +53,15 @@ typedef struct ls_compression {
      * same share, rounded up */
     uint32_t keep;
 } ls_compression;
+
+/* `keep` in a step of the warm-up, which begins with a quarter of all numbers and halves it up to
+ * five times: gradients change fast at first, and what is sent late is then wrong. step: 0-based.
+ * Source: Lin et al., "Deep gradient compression", 2018. */
+static inline uint32_t ls_compression_keep(uint32_t keep, uint64_t warmup_steps, uint64_t step)
+{
+    const uint32_t warm = step < warmup_steps ? LS_COMPRESSION_BLOCK / 4 >> (5 * step / warmup_steps) : 0;
+    return warm > keep ? warm : keep;
+}
 
 /* Numbers that topk keeps of a block of `count`. */
 static inline uint32_t ls_compression_kept(const ls_compression *compression, uint32_t count)

@@ -144,6 +144,7 @@ static void resolve_batch(ls_run_file *run)
                                       train->global_batch / workers, or_default(train->micro_batch, 1),
                                       context, or_default(run->job.max_ranks, LS_RUN_FILE_MAX_RANKS));
     }
+    ls_run_file_resolve_groups(train);
     if (train->micro_batch == LS_AUTO_U64) {
         const uint64_t leaf = train->global_batch / train->leaves;
         train->micro_batch = leaf ? ls_run_file_auto_micro_batch(leaf, context) : 1;
@@ -693,6 +694,13 @@ static ls_run_file canonical(const ls_run_file *run)
     }
     if (schedule->kind != LS_SCHEDULE_WSD) {
         schedule->decay_fraction = 0.0;
+    }
+    ls_run_compression *compression = &same.train.compression;
+    if (compression->kind != LS_COMPRESSION_TOPK) {
+        compression->ratio = 0.01; /* the default, which the identity leaves out */
+    }
+    if (compression->kind == LS_COMPRESSION_NONE) {
+        compression->groups = LS_AUTO_U64;
     }
     if (same.tokenizer.kind != LS_TOKENIZER_TRAIN) {
         same.tokenizer.vocab = 0;

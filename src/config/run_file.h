@@ -30,6 +30,7 @@
 #define LS_CONFIG_RUN_FILE_H
 
 #include "base/arena.h"
+#include "base/compression.h"
 #include "base/hash.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -183,6 +184,15 @@ typedef struct ls_run_local {
     int moments; /* an ls_local_moments */
 } ls_run_local;
 
+/* Gradients that are packed before they are added up across groups of leaves. */
+typedef struct ls_run_compression {
+    ls_compression_kind kind; /* none, bf16, int8 or topk */
+    double ratio;             /* topk: share of the numbers that is sent */
+    /* Number of groups; auto: the fewest from 4 on that the leaves allow. Resolved by load unless
+     * kind is none. */
+    uint64_t groups;
+} ls_run_compression;
+
 typedef struct ls_run_train {
     /* auto: from tokens; from epochs by ls_run_file_adopt_data; else 1000, or with model.from 3
      * epochs */
@@ -201,6 +211,7 @@ typedef struct ls_run_train {
     uint64_t seed;
     ls_run_optimizer optimizer;
     ls_run_schedule schedule;
+    ls_run_compression compression;
     double clip_norm;           /* 0: no clipping */
     uint64_t audit_every_steps; /* 0: never */
     /* 0: never; auto: ceil(8192 / tokens of a step), which costs about 0.3 % */
@@ -426,6 +437,17 @@ uint64_t ls_run_file_rank_leaves(const ls_run_file *run);
  * Errors: LS_ERR_INVALID naming the key.
  */
 LS_MUST_CHECK ls_status ls_run_file_check_effect(const ls_run_file *run);
+
+/* What load does about train.compression: resolves groups, and checks it. Errors: LS_ERR_INVALID,
+ * LS_ERR_UNSUPPORTED naming the key. */
+void ls_run_file_resolve_groups(ls_run_train *train);
+LS_MUST_CHECK ls_status ls_run_file_check_compression(const ls_run_file *run);
+/* The ZeRO stage: parallel.zero, but 0 with compression, whose hosts all make the same update. */
+uint32_t ls_run_file_zero(const ls_run_file *run);
+/* Leaves of a group whose sum of gradients is compressed; 0: none are. */
+uint32_t ls_run_file_group(const ls_run_file *run);
+/* How; keep: after the warm-up. */
+ls_compression ls_run_file_compression(const ls_run_file *run);
 
 /* Number of processes that train: parallel.ranks; if that is auto, the number that parallel.data
  * and the degrees imply, where auto counts as 1. */

@@ -706,6 +706,7 @@ ls_status ls_run_file_check(const ls_run_file *run)
     LS_TRY(check_eval(&run->eval));
     LS_TRY(check_schedule(&run->train));
     LS_TRY(check_notice(&run->job));
+    LS_TRY(ls_run_file_check_compression(run));
     return check_ranks(run);
 }
 
@@ -761,6 +762,11 @@ ls_status ls_run_file_check_machine(const ls_run_file *run, bool has_gpu)
                        "train.precision: fp32, or run it on a machine with an NVIDIA GPU (lockstep doctor "
                        "says what it finds)",
                        run->train.precision == LS_PRECISION_BF16 ? "bf16" : "tf32");
+    }
+    if (run->train.compression.kind != LS_COMPRESSION_NONE && has_gpu) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "train.compression.kind is set, and this run computes on a GPU, which has no kernels "
+                       "for it; set train.device: cpu, or train.compression.kind: none");
     }
     if (run->adapter.base != LS_BASE_FP32 && has_gpu) {
         return ls_fail(

@@ -413,18 +413,21 @@ typedef struct ls_memory_plan {
     /* one flat buffer, one, two; the last two for trained parameters only */
     uint64_t parameters, gradients, optimizer;
     uint64_t tree; /* extra gradient buffers of the fixed tree of leaves */
+    /* with groups: what compression left out of each and of the whole, of this step and the last */
+    uint64_t residuals;
     uint32_t tree_buffers;
     uint64_t activations; /* the arena without logits and the gradient of a tied head */
     uint64_t logits;      /* chunk of logits */
     uint64_t other;       /* tables, norm sums, token buffers, gradient of a tied head */
     uint64_t total;
 } ls_memory_plan;
-ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves);
+/* group: 0, or the leaves of a group whose sums are compressed (comm/transport/tree.h). */
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group);
 
 /* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the
  * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf
- * included. */
-uint32_t ls_tree_buffers(uint32_t leaves);
+ * included. group: as above; the sum of each group keeps a buffer until the end. */
+uint32_t ls_tree_buffers(uint32_t leaves, uint32_t group);
 
 /* The token, counted over the sequences of the micro-batch, that row `row` of piece `piece` is;
  * piece: among those that the process holds. plan->run rows from a multiple of it on are adjacent

@@ -106,16 +106,19 @@ ls_plan_flops ls_plan_count_flops(const ls_plan *plan)
 
 /* ---- bytes ---- */
 
-uint32_t ls_tree_buffers(uint32_t leaves)
+uint32_t ls_tree_buffers(uint32_t leaves, uint32_t group)
 {
     LS_ASSERT(leaves >= 1);
+    if (group > 0) {
+        return leaves / group - 1 + ls_tree_buffers(group, 0);
+    }
     if (leaves == 1) {
         return 1;
     }
     /* the largest power of two below */
     const uint32_t left = 1u << (31 - __builtin_clz(leaves - 1));
     /* The left half needs its own stack, then leaves one sum behind while the right half runs. */
-    const uint32_t in_left = ls_tree_buffers(left), in_right = 1 + ls_tree_buffers(leaves - left);
+    const uint32_t in_left = ls_tree_buffers(left, 0), in_right = 1 + ls_tree_buffers(leaves - left, 0);
     return in_left > in_right ? in_left : in_right;
 }
 
@@ -165,22 +168,23 @@ static uint64_t value_bytes(const ls_plan *plan, int32_t value)
     return value == LS_NONE ? 0 : (uint64_t)ls_value_span(&plan->values[value]) * sizeof(float);
 }
 
-ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves)
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group)
 {
     const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
     const uint64_t arena = (uint64_t)plan->arena_floats * sizeof(float);
     ls_memory_plan memory = {.parameters = (uint64_t)plan->layout->parameter_floats * sizeof(float),
-                             .tree_buffers = ls_tree_buffers(leaves) + plan->options.sequence_cut - 1};
+                             .tree_buffers = ls_tree_buffers(leaves, group) + plan->options.sequence_cut - 1};
     if (plan->options.training) {
         memory.gradients = flat;
         memory.optimizer = 2 * flat;
         memory.tree = (memory.tree_buffers - 1) * flat;
+        memory.residuals = group > 0 ? 2 * (leaves / group + 1) * flat : 0;
     }
     const uint64_t head_gradient = value_bytes(plan, plan->head_gradient);
     memory.logits = value_bytes(plan, plan->logits);
     memory.activations = arena - memory.logits - head_gradient;
     memory.other = other_bytes(plan) + head_gradient;
-    memory.total = memory.parameters + memory.gradients + memory.optimizer + memory.tree +
+    memory.total = memory.parameters + memory.gradients + memory.optimizer + memory.tree + memory.residuals +
                    memory.activations + memory.logits + memory.other;
     return memory;
 }

@@ -369,7 +369,7 @@ static void tree_buffers_by_hand(void **state)
     const uint32_t expected[][2] = {{1, 1}, {2, 2}, {3, 2},  {4, 3},    {5, 3},
                                     {6, 3}, {8, 4}, {12, 4}, {1024, 11}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        assert_int_equal(ls_tree_buffers(expected[i][0]), expected[i][1]);
+        assert_int_equal(ls_tree_buffers(expected[i][0], 0), expected[i][1]);
     }
 }
 
@@ -406,7 +406,7 @@ static void plan_memory_adds_up(void **state)
     ls_arena arena = {0};
     const ls_model_config config = small_config(LS_FAMILY_LLAMA);
     const ls_plan plan = build(&arena, &config, &training);
-    const ls_memory_plan m = ls_plan_memory(&plan, 12);
+    const ls_memory_plan m = ls_plan_memory(&plan, 12, 0);
     assert_int_equal(m.parameters, plan.layout->float_count * 4);
     assert_int_equal(m.tree, 3 * m.parameters);
     assert_int_equal(m.optimizer, 2 * m.gradients);

@@ -60,9 +60,12 @@ uint32_t ls_tree_cover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes
     return cover((ls_leaf_range){0, leaves}, range, nodes_out, 0);
 }
 
-bool ls_tree_is_pair(uint32_t leaves, ls_leaf_range left, ls_leaf_range right)
+bool ls_tree_is_pair(uint32_t leaves, uint32_t group, ls_leaf_range left, ls_leaf_range right)
 {
     ls_leaf_range node = {0, leaves};
+    if (group > 0 && left.count + right.count > group) {
+        return false;
+    }
     while (node.count >= 2) {
         const ls_leaf_range a = left_half(node), b = right_half(node);
         if (is_same(a, left)) {
@@ -88,13 +91,13 @@ ls_leaf_range ls_tree_next_node(uint32_t leaf, uint32_t past, uint32_t side)
 
 /* Pushes one leaf, or node of `side` leaves, after another and merges complete pairs before each.
  * Returns the final depth of the stack; *deepest_out is the largest. */
-static uint32_t add_up(uint32_t leaves, ls_leaf_range range, uint32_t side, ls_leaf_range *stack,
-                       uint32_t *deepest_out)
+static uint32_t add_up(uint32_t leaves, uint32_t group, ls_leaf_range range, uint32_t side,
+                       ls_leaf_range *stack, uint32_t *deepest_out)
 {
     uint32_t depth = 0, leaf = range.first;
     *deepest_out = 0;
     while (leaf < end_of(range)) {
-        while (depth >= 2 && ls_tree_is_pair(leaves, stack[depth - 2], stack[depth - 1])) {
+        while (depth >= 2 && ls_tree_is_pair(leaves, group, stack[depth - 2], stack[depth - 1])) {
             stack[depth - 2].count += stack[depth - 1].count;
             depth--;
         }
@@ -106,19 +109,19 @@ static uint32_t add_up(uint32_t leaves, ls_leaf_range range, uint32_t side, ls_l
     return depth;
 }
 
-uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range)
+uint32_t ls_tree_range_buffers(uint32_t leaves, uint32_t group, ls_leaf_range range)
 {
     ls_leaf_range stack[LS_TREE_NODES_MAX];
     uint32_t deepest = 0;
-    (void)add_up(leaves, range, 1, stack, &deepest);
+    (void)add_up(leaves, group, range, 1, stack, &deepest);
     return deepest;
 }
 
-uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, uint32_t side,
+uint32_t ls_tree_handover(uint32_t leaves, uint32_t group, ls_leaf_range range, uint32_t side,
                           ls_leaf_range nodes_out[LS_TREE_NODES_MAX])
 {
     uint32_t deepest = 0;
-    return add_up(leaves, range, side, nodes_out, &deepest);
+    return add_up(leaves, group, range, side, nodes_out, &deepest);
 }
 
 /* ---- programs ---- */

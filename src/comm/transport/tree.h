@@ -13,6 +13,10 @@
  * lie inside this range. The results are its canonical nodes: the maximal nodes of the tree inside
  * the range. The additions above them combine nodes of several ranks and are the same whichever
  * rank makes them, so any n from 1 to V gives the same bits.
+ *
+ * Groups. The leaves may be cut into groups of `group` leaves each, a power of two that divides V.
+ * Each group is a node of the tree then, and no rank makes an addition above it: what happens to
+ * the sums of groups before they are added is up to the caller. group 0: there are none.
  */
 #ifndef LS_COMM_TRANSPORT_TREE_H
 #define LS_COMM_TRANSPORT_TREE_H
@@ -42,8 +46,9 @@ ls_leaf_range ls_leaves_of_rank(uint32_t leaves, uint32_t ranks, uint32_t rank);
  * their number. */
 uint32_t ls_tree_cover(uint32_t leaves, ls_leaf_range range, ls_leaf_range nodes_out[LS_TREE_NODES_MAX]);
 
-/* Whether `left` and `right`, the node after it, are the two halves of one node. */
-bool ls_tree_is_pair(uint32_t leaves, ls_leaf_range left, ls_leaf_range right);
+/* Whether `left` and `right`, the node after it, are the two halves of one node, and a rank adds
+ * them. */
+bool ls_tree_is_pair(uint32_t leaves, uint32_t group, ls_leaf_range left, ls_leaf_range right);
 
 /* The leaves from `leaf` on, before `past`, that a crew of which `side` members compute leaves side
  * by side takes at once: the largest node of the tree that begins there with at most `side` leaves.
@@ -53,7 +58,7 @@ ls_leaf_range ls_tree_next_node(uint32_t leaf, uint32_t past, uint32_t side);
 /* Gradient buffers that a rank needs to add up its range leaf by leaf when it merges each pair as
  * soon as it is complete: the largest number of sums held at once, including the leaf being
  * computed. For the whole tree this equals ls_tree_buffers (model/plan.h). */
-uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range);
+uint32_t ls_tree_range_buffers(uint32_t leaves, uint32_t group, ls_leaf_range range);
 
 /*
  * Writes the nodes that a rank hands over, in order; node i is in gradient buffer i. Returns their
@@ -65,7 +70,7 @@ uint32_t ls_tree_range_buffers(uint32_t leaves, ls_leaf_range range);
  * additions that the owner makes anyway. side: 1, or as in ls_tree_next_node, whose nodes then take
  * the place of leaves.
  */
-uint32_t ls_tree_handover(uint32_t leaves, ls_leaf_range range, uint32_t side,
+uint32_t ls_tree_handover(uint32_t leaves, uint32_t group, ls_leaf_range range, uint32_t side,
                           ls_leaf_range nodes_out[LS_TREE_NODES_MAX]);
 
 /*

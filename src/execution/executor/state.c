@@ -5,6 +5,7 @@
 #include "compute/kernels/elementwise.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- memory ---- */
 
@@ -108,6 +109,26 @@ ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights, cons
     return status;
 }
 
+ls_status ls_state_add_residuals(ls_state *state, uint32_t count)
+{
+    LS_ASSERT(count <= LS_RESIDUALS_MAX && state->residual_count == 0 && (count == 0 || is_cpu(state)));
+    state->residual_count = count;
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        LS_TRY(alloc_flat(state, state->layout->float_count, &state->residuals[i % 2][i / 2]));
+    }
+    return LS_OK;
+}
+
+void ls_state_turn_residuals(ls_state *state, uint64_t step)
+{
+    const uint32_t turn = (uint32_t)(step % 2);
+    for (uint32_t i = 0; i < state->residual_count && turn != state->residual_turn; i++) {
+        memcpy(state->residuals[turn][i], state->residuals[state->residual_turn][i],
+               (size_t)state->layout->float_count * sizeof(float));
+    }
+    state->residual_turn = turn;
+}
+
 static void free_flat(ls_state *state, int64_t floats, float *buffer)
 {
     if (buffer) {
@@ -141,6 +162,9 @@ void ls_state_release(ls_state *state)
     free_flat(state, 3 * state->worker_count * state->flat_stride, state->workers);
     for (uint32_t i = 0; i < state->gradient_count; i++) {
         free_flat(state, floats, state->gradients[i]);
+    }
+    for (uint32_t i = 0; i < 2 * state->residual_count; i++) {
+        free_flat(state, floats, state->residuals[i % 2][i / 2]);
     }
     *state = (ls_state){0};
 }
@@ -377,12 +401,27 @@ static size_t add_workers(ls_arena *arena, const ls_state *state, ls_checkpoint_
     return total;
 }
 
+/* Residuals are saved as the flat buffers that they are: no other program looks into them. */
+static void list_residuals(ls_arena *arena, const ls_state *state, ls_checkpoint_tensor *tensors)
+{
+    const uint32_t groups = state->residual_count - 1;
+    for (uint32_t i = 0; i <= groups; i++) {
+        tensors[i] = (ls_checkpoint_tensor){
+            .name = i < groups ? ls_arena_printf(arena, "residual_%02u", i) : "residual_whole",
+            .rank = 1,
+            .shape = {(uint64_t)state->layout->float_count},
+            .state = state->residuals[state->residual_turn][i],
+        };
+    }
+}
+
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state, size_t *count_out)
 {
     const ls_layout *layout = state->layout;
     const uint32_t count = ls_state_tensor_count(layout);
     const size_t more = state->workers ? (size_t)count * (1 + 3 * (size_t)state->worker_count) : 0;
-    ls_checkpoint_tensor *tensors = ls_arena_new(arena, ls_checkpoint_tensor, count + more);
+    ls_checkpoint_tensor *tensors =
+        ls_arena_new(arena, ls_checkpoint_tensor, count + more + state->residual_count);
     for (uint32_t i = 0; i < count; i++) {
         const ls_parameter *p = &layout->parameters[i];
         const bool has_moments = state->m && !p->frozen;
@@ -399,8 +438,11 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state, s
         };
     }
     const size_t total = state->workers ? add_workers(arena, state, tensors, count) : count;
+    if (state->residual_count > 0) {
+        list_residuals(arena, state, tensors + total);
+    }
     if (count_out) {
-        *count_out = total;
+        *count_out = total + state->residual_count;
     }
     return tensors;
 }
@@ -412,7 +454,9 @@ ls_status ls_state_hash_now(const ls_state *state, uint64_t step, const char *ba
     const ls_state *host = NULL;
     LS_TRY(ls_state_to_host(state, &host));
     size_t count = 0;
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, host, &count);
+    ls_state now = *host;
+    now.residual_turn = (uint32_t)(step % 2);
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &now, &count);
     const ls_status status = ls_state_hash(tensors, count, step, base, hex_out);
     ls_arena_release(&arena);
     return status;

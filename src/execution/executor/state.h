@@ -18,12 +18,13 @@
 #ifndef LS_EXECUTION_EXECUTOR_STATE_H
 #define LS_EXECUTION_EXECUTOR_STATE_H
 
+#include "base/compression.h"
 #include "compute/kernels/adamw.h"
 #include "compute/queue.h"
 #include "model/layout.h"
 #include "storage/checkpoint/checkpoint.h"
 
-enum { LS_GRADIENT_BUFFERS_MAX = 40 };
+enum { LS_GRADIENT_BUFFERS_MAX = 40, LS_RESIDUALS_MAX = LS_COMPRESSION_GROUPS_MAX + 1 };
 
 typedef struct ls_state {
     ls_queue *queue;         /* borrowed */
@@ -43,6 +44,12 @@ typedef struct ls_state {
     int64_t flat_stride;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
+    /* With compression (parallel/compressed.h), of each group and, last, of the whole: what is left
+     * over. Those of the state after n steps are in residuals[n % 2], and step n writes the others:
+     * so it can be given up, or continued by another process, at any point. */
+    float *residuals[2][LS_RESIDUALS_MAX];
+    uint32_t residual_count; /* 0: no compression */
+    uint32_t residual_turn;  /* which of the two ls_state_tensors lists */
     bool borrowed;           /* the buffers belong to another object */
     struct ls_state *mirror; /* what the host sees; NULL: this state itself */
 } ls_state;
@@ -55,6 +62,10 @@ typedef struct ls_state {
  */
 LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights,
                                       const ls_layout *layout, uint32_t gradient_count);
+/* Adds residuals, all zero; once, on the CPU. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_state_add_residuals(ls_state *state, uint32_t count);
+/* After residuals were loaded, by ls_state_tensors: makes them those after `step` steps. */
+void ls_state_turn_residuals(ls_state *state, uint64_t step);
 void ls_state_release(ls_state *state);
 
 /* Adds the buffers of workers, all zero; on the CPU, without frozen parameters. Errors:
@@ -98,10 +109,12 @@ uint32_t ls_state_tensor_count(const ls_layout *layout);
 /*
  * The state under its Hugging Face names, as storage saves, loads and hashes it: one entry for each
  * of the first ls_state_tensor_count() parameters of the layout, pointing into the buffers of a
- * state that the host sees; the table lives in `arena`. With workers, these entries have no
- * moments, and as further state (storage/checkpoint/checkpoint.h) follow, for each parameter,
- * "outer_momentum.<name>", and "worker_<w>.<name>", "worker_<w>.m.<name>", "worker_<w>.v.<name>",
- * the worker with five digits. *count_out: all entries; NULL allowed without workers.
+ * state that the host sees; the table lives in `arena`. Further state follows
+ * (storage/checkpoint/checkpoint.h). With workers, these entries have no moments, and it is, for
+ * each parameter, "outer_momentum.<name>", and "worker_<w>.<name>", "worker_<w>.m.<name>",
+ * "worker_<w>.v.<name>", the worker with five digits. With compression it is "residual_<group>",
+ * two digits, and "residual_whole", those of residual_turn, each a whole flat buffer.
+ * *count_out: all entries; NULL allowed without further state.
  */
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host, size_t *count_out);
 

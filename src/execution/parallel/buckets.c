@@ -26,6 +26,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "execution/parallel/compressed.h"
 #include "execution/parallel/fetch.h"
 
 #include <stdio.h>
@@ -71,12 +72,15 @@ static ls_status sum_for_others(ls_data_parallel *p, ls_queue *queue, uint32_t a
     const ls_lane *lanes;
     const uint32_t lane_count = ls_hosts_out_lanes(p->hosts, &lanes);
     const ls_stage_sums *stage = stage_at(p, at);
+    const ls_host_leaves *own = ls_hosts_leaves(p->hosts, ls_hosts_self(p->hosts), p->order[at].stage);
     for (uint32_t l = 0; l < lane_count; l++) {
         const ls_slice slice = ls_slice_of(p->layout, p->order[at].bucket, p->parts, lanes[l].owner);
         for (uint32_t k = 0; k < stage->node_count && slice.count > 0; k++) {
-            LS_TRY(ls_tree_sum_run(queue, &stage->node_sums[k].sum,
-                                   local_inputs_at(p, stage, k, slice.offset), slice.count,
-                                   ls_hosts_sent(p->hosts, l, at, k), NULL));
+            const float *const *inputs = local_inputs_at(p, stage, k, slice.offset);
+            float *out = ls_hosts_sent(p->hosts, l, at, k);
+            LS_TRY(ls_hosts_is_packed(p->hosts, k)
+                       ? ls_compressed_pack(p->compressed, queue, own->nodes[k], slice, inputs, out)
+                       : ls_tree_sum_run(queue, &stage->node_sums[k].sum, inputs, slice.count, out, NULL));
         }
     }
     return LS_OK;
@@ -119,11 +123,23 @@ static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at,
     }
 }
 
+/* Adds up the first `count` floats of an owned slice. */
+static ls_status sum_slice(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice,
+                           int64_t count)
+{
+    const float *const *inputs = whole_inputs_at(p, at, slice->offset);
+    float *out = p->target + slice->offset;
+    double *square_sums = p->block_sums + slice->first_block;
+    return p->compressed
+               ? ls_compressed_sum_own(p->compressed, queue, at, slice->offset, count, inputs, out,
+                                       square_sums)
+               : ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, inputs, count, out, square_sums);
+}
+
 /* Fault injection: adds up half of the slice and dies. */
 static ls_status sum_half_and_die(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
 {
-    LS_TRY(ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, whole_inputs_at(p, at, slice->offset),
-                           slice->count / 2, p->target + slice->offset, p->block_sums + slice->first_block));
+    LS_TRY(sum_slice(p, queue, at, slice, slice->count / 2));
     p->fault_injection->met--;
     ls_fault_injection_at(p->fault_injection, LS_PHASE_SUM, p->view.step);
     return LS_OK;
@@ -140,8 +156,7 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
         }
         const uint32_t others = stage_at(p, at)->whole.sum.input_count - own->node_count;
         p->read_bytes += others * (uint64_t)slice->count * sizeof(float);
-        status = ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, whole_inputs_at(p, at, slice->offset),
-                                 slice->count, p->target + slice->offset, p->block_sums + slice->first_block);
+        status = sum_slice(p, queue, at, slice, slice->count);
     }
     if (status == LS_OK && p->parts > 1) {
         /* others read the sums; a process alone waits before it agrees */
@@ -278,8 +293,10 @@ static bool post_sums(ls_data_parallel *p)
         ls_hosts_group_past(p->hosts, p->told_groups) > p->own->summed_count) {
         return false;
     }
-    ls_hosts_post(p->hosts, p->zero == 0 ? LS_TRANSFER_SPREAD : LS_TRANSFER_SHADOW, p->told_groups++,
-                  p->target);
+    const ls_transfer transfer = p->compressed  ? LS_TRANSFER_SUMS
+                                 : p->zero == 0 ? LS_TRANSFER_SPREAD
+                                                : LS_TRANSFER_SHADOW;
+    ls_hosts_post(p->hosts, transfer, p->told_groups++, p->target);
     return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Moves the state to a new cut, between steps: it is collected on host 0, and from there
  * distributed to the hosts that keep it in the new cut. */
-#include "execution/parallel/data_parallel_internal.h"
+#include "execution/parallel/compressed.h"
 
 #include "base/assert.h"
 
@@ -17,6 +17,9 @@ ls_status ls_data_parallel_collect(ls_data_parallel *p, const ls_state *state,
     if (p->view.local == 0) {
         ls_hosts_post_collect(p->hosts, sources, flats);
         LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the state of an earlier cut"));
+    }
+    if (p->compressed) {
+        LS_TRY(ls_compressed_collect(p->compressed, state->residual_turn, sources));
     }
     return ls_exchange_meet(&p->view, "the state of an earlier cut", NULL);
 }

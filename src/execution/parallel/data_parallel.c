@@ -2,6 +2,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/compressed.h"
 #include "execution/parallel/crew_room.h"
 #include "execution/parallel/fetch.h"
 
@@ -13,9 +14,9 @@ _Static_assert((int)LS_TREE_INPUTS_MAX == (int)LS_TREE_SUM_INPUTS_MAX, "and have
 
 static const double default_timeout_s = 600.0;
 
-uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part)
+uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t group, uint32_t parts, uint32_t part)
 {
-    return ls_tree_range_buffers(leaves, ls_leaves_of_rank(leaves, parts, part));
+    return ls_tree_range_buffers(leaves, group, ls_leaves_of_rank(leaves, parts, part));
 }
 
 uint64_t ls_data_parallel_exchange_bytes(const ls_layout *layout, uint32_t local_parts)
@@ -151,7 +152,7 @@ static void make_inputs(const ls_data_parallel *p, const ls_data_parallel_option
         ls_leaf_range nodes[LS_TREE_NODES_MAX];
         const ls_leaf_range leaves = ls_mesh_leaves(p->mesh, options->leaves, options->parts, part);
         const uint32_t side = options->plan->options.expert_degree;
-        const uint32_t count = ls_tree_handover(options->leaves, leaves, side, nodes);
+        const uint32_t count = ls_tree_handover(options->leaves, p->group, leaves, side, nodes);
         for (uint32_t i = 0; i < count; i++) {
             stage->local_nodes[stage->local_count] = nodes[i];
             stage->local_inputs[stage->local_count++] =
@@ -166,7 +167,7 @@ static void list_buffers(ls_data_parallel *p, const ls_data_parallel_options *op
     const uint32_t crew = ls_mesh_crew(p->mesh);
     for (uint32_t local = 0; local < options->local_parts; local++) {
         const uint32_t leader = ls_mesh_local_leader(p->mesh, options->first_part, local);
-        const uint32_t buffers = ls_data_parallel_buffers(options->leaves, options->parts / crew,
+        const uint32_t buffers = ls_data_parallel_buffers(options->leaves, p->group, options->parts / crew,
                                                           (options->first_part + local) / crew) +
                                  p->more_pieces;
         LS_ASSERT(buffers <= LS_GRADIENT_BUFFERS_MAX && buffers <= LS_TREE_NODES_MAX);
@@ -232,6 +233,14 @@ static ls_exchange_view view_of(const ls_data_parallel_options *options)
     };
 }
 
+/* As in step 0, in which the most is kept. */
+static ls_compression first_compression(const ls_data_parallel_options *options)
+{
+    ls_compression first = options->compression;
+    first.keep = ls_compression_keep(first.keep, options->compression_warmup, 0);
+    return first;
+}
+
 /* Opens the transfers to other hosts, if there are any. */
 static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options *options)
 {
@@ -255,6 +264,9 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
                                     .first_rank = options->first_part,
                                     .local_ranks = options->local_parts,
                                     .order = order,
+                                    .group = options->group,
+                                    .compression = first_compression(options),
+                                    .queue = options->queue,
                                     .mesh = p->mesh,
                                     .stages = options->stages,
                                     .shadows = p->shadow};
@@ -361,7 +373,8 @@ static ls_status make_node_sums(ls_stage_sums *stage, const ls_host_leaves *host
  * and one partial sum per canonical node of each other host. Both are nodes of the same tree, so
  * the remaining additions are those of the tree, and every owner on every host gets the same
  * bits. */
-static ls_status make_whole_sum(const ls_data_parallel *p, ls_stage_sums *stage)
+static ls_status make_whole_sum(ls_data_parallel *p, const ls_data_parallel_options *options,
+                                ls_stage_sums *stage)
 {
     ls_leaf_range *nodes = calloc(LS_TREE_INPUTS_MAX, sizeof *nodes);
     if (!nodes) {
@@ -378,7 +391,10 @@ static ls_status make_whole_sum(const ls_data_parallel *p, ls_stage_sums *stage)
         memcpy(nodes + count, here ? stage->local_nodes : there->nodes, more * sizeof *nodes);
         count += more;
     }
-    const ls_status status = ls_node_sum_init(&stage->whole, p->leaf_count, 0, nodes, count);
+    ls_status status = ls_node_sum_init(&stage->whole, p->leaf_count, 0, nodes, count);
+    if (status == LS_OK && options->group > 0) {
+        status = ls_compressed_create(p, options, nodes, count, &p->compressed);
+    }
     free(nodes);
     return status;
 }
@@ -406,7 +422,7 @@ static ls_status make_stages(ls_data_parallel *p, const ls_data_parallel_options
         if (p->hosts) {
             LS_TRY(make_node_sums(stage, ls_hosts_leaves(p->hosts, ls_hosts_self(p->hosts), i)));
         }
-        LS_TRY(make_whole_sum(p, stage));
+        LS_TRY(make_whole_sum(p, options, stage));
     }
     return p->stages ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a table of %u stages", p->stage_count);
 }
@@ -479,6 +495,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->zero = options->zero;
     p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
+    p->group = options->group;
     p->more_pieces = options->plan->options.sequence_cut - 1 + options->plan->options.expert_degree - 1;
     p->mesh = options->mesh;
     p->team_epoch = options->team_epoch;
@@ -515,6 +532,7 @@ void ls_data_parallel_destroy(ls_data_parallel *p)
     ls_fetch_destroy(p->fetch);
     ls_hosts_destroy(p->hosts);
     ls_parts_release(p);
+    ls_compressed_destroy(p->compressed);
     release_stages(p);
     free(p->reduce_number);
     free(p->inputs);

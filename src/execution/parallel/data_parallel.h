@@ -115,6 +115,14 @@ typedef struct ls_data_parallel_options {
     uint64_t epoch;
     /* number of leaves of a step */
     uint32_t leaves;
+    /* Sums of groups of so many leaves are compressed (parallel/compressed.h); 0: none are. With
+     * several hosts, zero is 0 then. */
+    uint32_t group;
+    ls_compression compression; /* keep: after the warm-up of so many steps */
+    uint64_t compression_warmup;
+    ls_queue *queue; /* with compression: unpacks what arrives; borrowed */
+    /* of this host's state; borrowed for the call */
+    float *const (*residuals)[LS_RESIDUALS_MAX];
     /* number of parts on all hosts, 1..leaves */
     uint32_t parts;
     /* parts of this host: [first_part, first_part + local_parts) */
@@ -193,10 +201,11 @@ typedef struct ls_data_parallel_options {
 
 /* ---- sizes ---- */
 
-/* Number of gradient buffers that part `part` of `parts` needs with one piece per sequence; the
+/* Number of gradient buffers that part `part` of `parts` needs with one piece per sequence, group
+ * as in comm/transport/tree.h; the
   * other pieces of a leaf (plan->options.sequence_cut), and the other leaves that a crew computes
   * side by side (expert_degree), have one more each. */
-uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t parts, uint32_t part);
+uint32_t ls_data_parallel_buffers(uint32_t leaves, uint32_t group, uint32_t parts, uint32_t part);
 
 /* Size of the exchange area of a host with up to `local_parts` parts. local_parts 0: for a single
  * process, whose updates no other process can complete. */

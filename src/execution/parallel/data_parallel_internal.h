@@ -11,6 +11,7 @@
  *   exchange.[ch]     the shared memory of a host, its counters and meetings
  *   hosts.[ch]        transfers between hosts
  *   fetch.[ch]        weights on demand (ZeRO stage 3)
+ *   compressed.[ch]   sums of gradients that are packed before they are added
  *   mesh.[ch]         which ranks compute which leaves together
  *   crew_room.[ch]    exchanges of those ranks inside a leaf
  *   courier.[ch]      the same between stages on two hosts
@@ -87,7 +88,9 @@ struct ls_data_parallel {
     uint64_t read_bytes; /* of this step: gradients of other crews */
     double *block_sums;
     int64_t block_count;
-    uint32_t leaf_count; /* V */
+    uint32_t leaf_count;              /* V */
+    uint32_t group;                   /* leaves of a group whose sum is compressed; 0: none is */
+    struct ls_compressed *compressed; /* NULL: nothing is compressed */
     uint32_t parts, zero, room;
     bool shadow;
     ls_mesh mesh;

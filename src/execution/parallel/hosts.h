@@ -14,6 +14,7 @@
  *                                                             tree order
  *   spread     owner                    handlers              the slice (weights, or sums with ZeRO
  *                                                             stage 0), for their host's copy
+ *   sums       owner                    handlers              the slice (sums), packed
  *   shadow     owner                    handler on the buddy  the slice (sums)
  *   gather     owner                    handler on host 0     the slice (weights, moments)
  *   scatter    handler on host 0        owner                 the slice (weights, moments)
@@ -21,6 +22,8 @@
  * The buddy of a host is the next host; the buddy of the last is the first. With shadows, the buddy
  * keeps what the owners keep, and keeps it current by making the same update from the same sums.
  * Spread then goes to the other hosts only.
+ *
+ * With compression (compressed.h) a reduce carries those nodes packed that are whole groups.
  *
  * Stages of a pipeline may be on different hosts. The nodes of a bucket come from the hosts that
  * have the stage with its layers; slices are owned by all ranks all the same.
@@ -35,8 +38,10 @@
 #ifndef LS_EXECUTION_PARALLEL_HOSTS_H
 #define LS_EXECUTION_PARALLEL_HOSTS_H
 
+#include "base/compression.h"
 #include "comm/transport/tree.h"
 #include "comm/transport/wait.h"
+#include "compute/queue.h"
 #include "execution/parallel/mesh.h"
 #include "execution/parallel/slices.h"
 #include "lockstep/comm.h"
@@ -47,6 +52,8 @@ typedef struct ls_host_leaves {
     ls_leaf_range leaves;
     uint32_t node_count;
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
+    /* With compression: the nodes that are whole groups, which travel packed. */
+    uint32_t first_packed, packed_count;
 } ls_host_leaves;
 
 typedef struct ls_lane {
@@ -62,6 +69,11 @@ typedef struct ls_hosts_options {
     ls_comm *comm; /* of all ranks, same numbers; borrowed */
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
+    /* Leaves of a group that is compressed; 0: none. compression: keep at its largest. queue: for
+     * unpacking; borrowed. */
+    uint32_t group;
+    ls_compression compression;
+    ls_queue *queue;
     ls_mesh mesh;
     const uint32_t *stages; /* of each bucket, the stage that has its layers; NULL: 0. Borrowed */
     /* for fetch.h: spreads only, one bucket per group, and all groups share the memory of one */
@@ -107,17 +119,29 @@ uint32_t ls_hosts_group_past(const ls_hosts *hosts, uint32_t group);
 /* Where the caller puts node `node` of the slice of the bucket at position `at` before a reduce,
  * and where a received node is after one. */
 float *ls_hosts_sent(const ls_hosts *hosts, uint32_t out_lane, uint32_t at, uint32_t node);
+/* Whether node `node` of this host travels packed. */
+bool ls_hosts_is_packed(const ls_hosts *hosts, uint32_t node);
 const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t at, uint32_t node);
+
+/* Where the owner puts the packed sum of its slice before a transfer of sums. */
+unsigned char *ls_hosts_packed_sum(const ls_hosts *hosts, uint32_t at);
+/* How numbers are packed from now on; nothing packed is in transfer. */
+void ls_hosts_compress(ls_hosts *hosts, ls_compression compression);
+/* Bytes of gradients, sums and weights that this rank has sent to other hosts so far: what it
+ * counts, once the transfers that were posted are done. */
+uint64_t ls_hosts_sent_bytes(const ls_hosts *hosts);
 
 typedef enum ls_transfer {
     LS_TRANSFER_REDUCE,
     LS_TRANSFER_SPREAD,
+    LS_TRANSFER_SUMS,
     LS_TRANSFER_SHADOW,
     LS_TRANSFER_GATHER,
     LS_TRANSFER_SCATTER,
     LS_TRANSFER_EXCHANGE, /* ls_hosts_post_exchange */
     LS_TRANSFER_COLLECT,  /* ls_hosts_post_collect */
     LS_TRANSFER_FROZEN,   /* ls_hosts_post_frozen */
+    LS_TRANSFER_FLAT,     /* ls_hosts_post_flat */
 } ls_transfer;
 
 /* Posts a transfer of a group. flat: the buffer that it reads and writes, NULL for reduce. Never
@@ -147,13 +171,16 @@ typedef struct ls_state_sources {
     const ls_state_source *source;
 } ls_state_sources;
 
-/* Sends host 0 the state of the earlier cut that it does not have itself, into the three flats.
- * Only between the first ranks. Borrowed until done. */
+/* Sends host 0 the state of the earlier cut that it does not have itself, into the flats (NULL:
+ * fewer than three). Only between the first ranks. Borrowed until done. */
 void ls_hosts_post_collect(ls_hosts *hosts, const ls_state_sources *sources, float *const flats[3]);
 
 /* Sends `count` floats from host 0 to all other hosts. Only between the first ranks. Borrowed until
  * done. */
 void ls_hosts_post_frozen(ls_hosts *hosts, float *frozen, uint64_t count);
+
+/* The same from one host to another. Only between the first ranks. */
+void ls_hosts_post_flat(ls_hosts *hosts, float *flat, uint64_t count, uint32_t from, uint32_t to);
 
 /* Ends the transfers in progress; returns when the thread touches no memory any more. Posted
  * transfers that are not done have failed, and so will all later ones. */

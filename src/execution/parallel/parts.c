@@ -116,10 +116,11 @@ static ls_status make_part(ls_data_parallel *p, ls_own_part *own, uint32_t local
     own->part.leads = leader == local;
     own->part.leaves = ls_mesh_leaves(p->mesh, p->leaf_count, p->parts, own->part.number);
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
-    own->node_count =
-        ls_tree_handover(p->leaf_count, own->part.leaves, p->mesh.expert > 0 ? p->mesh.expert : 1, nodes);
+    own->node_count = ls_tree_handover(p->leaf_count, p->group, own->part.leaves,
+                                       p->mesh.expert > 0 ? p->mesh.expert : 1, nodes);
     own->part.gradient_count =
-        ls_data_parallel_buffers(p->leaf_count, p->parts / crew, own->part.number / crew) + p->more_pieces;
+        ls_data_parallel_buffers(p->leaf_count, p->group, p->parts / crew, own->part.number / crew) +
+        p->more_pieces;
     memcpy(own->part.gradients, p->buffers + (size_t)local * LS_GRADIENT_BUFFERS_MAX,
            sizeof own->part.gradients);
     own->part.stack = &exchange->slots[leader].stack;

@@ -13,6 +13,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/compressed.h"
 #include "execution/parallel/crew_room.h"
 #include "execution/parallel/fetch.h"
 
@@ -124,6 +125,9 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     }
     p->posted_groups = p->told_groups = p->spread_groups = 0;
     p->fault = (ls_step_fault){0};
+    if (p->compressed) {
+        ls_compressed_enter(p->compressed, step);
+    }
     if (p->crew_room) {
         /* the epoch grows when a step is continued, the round when another one begins */
         ls_crew_room_enter(p->crew_room, (p->team_epoch << 32 | p->view.round) + 1, fingerprint);
@@ -290,24 +294,33 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
             LS_TRY(move_all(p, LS_TRANSFER_SHADOW, flats[i]));
         }
     }
+    if (p->compressed) {
+        LS_TRY(ls_compressed_scatter(p->compressed, state->residual_turn));
+    }
     LS_TRY(distribute_frozen(p, state));
     remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }
 
-/* With stage 0 the host of the trainer has all of the state and does not wait for the others: it
- * may begin the next step while some of their ranks are still to be told of this gather. So those
- * ranks must not wait for each other here, because some of them may be in the next step already. */
+/* With stage 0 and without compression the host of the trainer has all of the state and does not
+ * wait for the others: it may begin the next step while some of their ranks are still to be told of
+ * this gather. So those ranks must not wait for each other here, because some of them may be in the
+ * next step already. */
 ls_status ls_data_parallel_gather(ls_data_parallel *p, const ls_state *state)
 {
-    if (!p->hosts || p->zero == 0) {
+    if (!p->hosts || (p->zero == 0 && !p->compressed)) {
         return LS_OK;
     }
     if (p->zero >= 3) {
         LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->parameters));
     }
-    LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
-    LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
+    if (p->zero > 0) {
+        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->m));
+        LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
+    }
+    if (p->compressed) {
+        LS_TRY(ls_compressed_gather(p->compressed, state->residual_turn));
+    }
     remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);
 }

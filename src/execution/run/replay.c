@@ -95,6 +95,7 @@ static ls_status take_memory(replay *r)
     LS_TRY(ls_session_check_memory(s));
     LS_TRY(
         ls_state_init(&r->state, s->device, ls_session_activations(s), &s->layout, s->memory.tree_buffers));
+    LS_TRY(ls_state_add_residuals(&r->state, ls_session_residuals(s)));
     LS_TRY(ls_executor_init(&r->executor, s->device, &s->plan, s->plan.options.length));
     const ls_step_settings settings = ls_session_step_settings(s);
     return ls_stepper_create(&r->executor, &r->state, &settings, &r->stepper);
@@ -118,7 +119,8 @@ static void warn_of_class(const replay *r, const ls_checkpoint *checkpoint)
 static ls_status load_checkpoint(replay *r, uint64_t before)
 {
     const char *root = ls_path_join(&r->arena, r->options->run_dir, "checkpoints");
-    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, ls_state_host(&r->state), NULL);
+    size_t count = 0;
+    const ls_checkpoint_tensor *tensors = ls_state_tensors(&r->arena, ls_state_host(&r->state), &count);
     const ls_checkpoint_load_options options = {.threads = ls_queue_threads(r->session.queue)};
     for (;;) {
         ls_checkpoint_latest latest = {0};
@@ -131,10 +133,10 @@ static ls_status load_checkpoint(replay *r, uint64_t before)
             return LS_OK;
         }
         const uint64_t step = latest.checkpoint->meta.step;
-        const ls_status status = ls_checkpoint_load(latest.checkpoint, tensors,
-                                                    ls_state_tensor_count(&r->session.layout), &options);
+        const ls_status status = ls_checkpoint_load(latest.checkpoint, tensors, count, &options);
         if (status == LS_OK) {
             LS_TRY(ls_state_from_host(&r->state));
+            ls_state_turn_residuals(&r->state, step);
             r->from = step;
             warn_of_class(r, latest.checkpoint);
         }
@@ -159,6 +161,9 @@ static ls_status load_state(replay *r)
     memset(host->parameters, 0, (size_t)r->session.layout.parameter_floats * sizeof(float));
     memset(host->m, 0, bytes);
     memset(host->v, 0, bytes);
+    for (uint32_t i = 0; i < host->residual_count; i++) {
+        memset(host->residuals[0][i], 0, bytes);
+    }
     return ls_session_begin_weights(&r->session, &r->state);
 }
 

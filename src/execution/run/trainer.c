@@ -59,7 +59,7 @@ static ls_status run_evaluator(ls_trainer *trainer, ls_evaluation *evaluation)
  * evaluation and samples need all of them here. */
 static ls_status gather_weights(ls_trainer *trainer)
 {
-    return trainer->backend.workers && trainer->session.run.parallel.zero >= 3
+    return trainer->backend.workers && ls_run_file_zero(&trainer->session.run) >= 3
                ? ls_workers_gather(trainer->backend.workers, trainer->loop.step)
                : LS_OK;
 }

@@ -93,6 +93,7 @@ ls_status ls_trainer_restore(ls_trainer *trainer)
     }
     if (status == LS_OK && latest.checkpoint) {
         status = ls_state_from_host(&trainer->backend.state);
+        ls_state_turn_residuals(&trainer->backend.state, latest.checkpoint->meta.step);
     }
     if (status == LS_OK && latest.checkpoint) {
         ls_trainer_take_base_digest(trainer, latest.checkpoint);

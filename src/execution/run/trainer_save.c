@@ -144,6 +144,7 @@ static ls_status add_weights(const ls_trainer *trainer, const ls_state *state, l
     job->weights = job->save;
     job->weights.root = ls_path_join(&job->arena, trainer->dir.checkpoints, "weights");
     job->weights.tensors = ls_state_tensors(&job->arena, &weights, NULL);
+    job->weights.tensor_count = ls_state_tensor_count(state->layout);
     job->weights.bf16_values = run->weights_dtype == LS_WEIGHTS_BF16;
     job->weights_prune =
         (ls_checkpoint_prune_options){.keep_last = run->weights_keep_last, .saved = job->meta.step};
@@ -175,7 +176,9 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
         .attachment_count = attachment_count,
         .threads = ls_queue_threads(session->queue) + 2, /* two more, as some wait for the disk */
     };
-    job.save.tensors = ls_state_tensors(&job.arena, state, &job.save.tensor_count);
+    ls_state now = *state;
+    now.residual_turn = (uint32_t)(job.meta.step % 2);
+    job.save.tensors = ls_state_tensors(&job.arena, &now, &job.save.tensor_count);
     job.prune = (ls_checkpoint_prune_options){.keep_last = run->keep_last,
                                               .keep_best = run->keep_best,
                                               .keep_every = run->keep_every,

@@ -13,7 +13,8 @@ static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t cr
     const uint32_t leaves = (uint32_t)ls_run_file_rank_leaves(&session->run);
     const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
     const uint32_t pieces = session->plan.options.sequence_cut, experts = ls_session_mesh(session).expert;
-    const uint32_t buffers = ls_tree_range_buffers(leaves, range) + pieces - 1 + experts - 1;
+    const uint32_t buffers =
+        ls_tree_range_buffers(leaves, ls_run_file_group(&session->run), range) + pieces - 1 + experts - 1;
     cost->leaves_min = crew == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
     cost->leaves_max = range.count > cost->leaves_max ? range.count : cost->leaves_max;
     cost->buffers_max = buffers > cost->buffers_max ? buffers : cost->buffers_max;
@@ -40,7 +41,7 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     const uint64_t process = ls_session_process_bytes(session, ls_session_rank_threads(session, ranks));
     cost.rank_bytes = cost.buffers_max * m->gradients + session->work_bytes_max + process;
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
-    cost.host_bytes = m->parameters + m->optimizer + cost.gradient_bytes +
+    cost.host_bytes = m->parameters + m->optimizer + m->residuals + cost.gradient_bytes +
                       (crews > 0 ? crews : 1) * session->work_bytes_crew + ranks * process + side_work +
                       session->snapshot_bytes + ls_session_worker_bytes(session);
     /* the trainer is a separate process, and the sums have a separate buffer */

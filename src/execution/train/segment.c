@@ -28,6 +28,12 @@ static uint32_t crew_of(const ls_segment_plan *plan)
     return plan->crew > 0 ? plan->crew : 1;
 }
 
+/* Residuals of a step: of each group and of the whole. */
+static uint64_t residuals_of(const ls_control *control)
+{
+    return control->group > 0 ? control->leaves / control->group + 1 : 0;
+}
+
 /* Computes everything in the control page that follows from the plan; see the drawing in
  * segment.h. */
 static ls_control place(const ls_segment_plan *plan)
@@ -35,7 +41,7 @@ static ls_control place(const ls_segment_plan *plan)
     /* Any range of leaves needs at most the stacks of two trees, because its nodes first grow and
      * then shrink; the pieces of a leaf have one each. Buffers that are never touched take no
      * memory, so the bound may be generous. */
-    const uint32_t buffers = 2 * ls_tree_buffers(plan->leaves) + LS_SEQUENCE_CUT_MAX - 1;
+    const uint32_t buffers = 2 * ls_tree_buffers(plan->leaves, plan->group) + LS_SEQUENCE_CUT_MAX - 1;
     ls_control control = {
         .magic = LS_SEGMENT_MAGIC,
         .version = LS_SEGMENT_VERSION,
@@ -51,6 +57,7 @@ static ls_control place(const ls_segment_plan *plan)
         .buffers = buffers,
         .crew = crew_of(plan),
         .workers = plan->workers,
+        .group = plan->group,
         .ranks = plan->ranks,
         .first_rank = plan->first_rank,
         .local_ranks = plan->local_ranks,
@@ -62,7 +69,8 @@ static ls_control place(const ls_segment_plan *plan)
     /* Frozen parameters follow the trained ones, so this first area is larger than flat_bytes. */
     control.moments_at =
         control.state_at + aligned((plan->float_count + plan->frozen_floats) * sizeof(float));
-    control.gradients_at = control.moments_at + (STATE_FLATS - 1) * control.flat_bytes;
+    control.gradients_at =
+        control.moments_at + (STATE_FLATS - 1 + 2 * residuals_of(&control)) * control.flat_bytes;
     control.workers_at = control.gradients_at + (uint64_t)plan->local_ranks * buffers * control.flat_bytes;
     control.bytes = control.workers_at + 3 * plan->workers * control.flat_bytes;
     return control;
@@ -111,6 +119,8 @@ static void fill_pointers(ls_segment *segment)
     for (uint32_t i = 0; i < 3; i++) {
         segment->snapshot[i] = (float *)(void *)(base + control->moments_at + (3 + i) * control->flat_bytes);
     }
+    segment->residuals =
+        (float *)(void *)(base + control->moments_at + (STATE_FLATS - 1) * control->flat_bytes);
 }
 
 static ls_status create_memfd(uint64_t bytes, int *fd_out)
@@ -176,6 +186,7 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
     if (seen->magic != LS_SEGMENT_MAGIC || seen->version != LS_SEGMENT_VERSION || seen->local_ranks < 1 ||
         seen->local_ranks > LS_LOCAL_RANKS_MAX || seen->crew < 1 || seen->ranks / seen->crew > seen->leaves ||
         seen->leaves > LS_LEAVES_MAX || seen->workers > LS_SEGMENT_WORKERS_MAX ||
+        seen->group > seen->leaves || residuals_of(seen) > LS_RESIDUALS_MAX ||
         seen->first_rank > seen->ranks || seen->local_ranks > seen->ranks - seen->first_rank) {
         return false;
     }
@@ -183,6 +194,7 @@ static bool is_whole(const ls_control *seen, uint64_t bytes)
                                   .frozen_floats = seen->frozen_floats,
                                   .exchange_bytes = seen->exchange_bytes,
                                   .leaves = seen->leaves,
+                                  .group = seen->group,
                                   .crew = seen->crew,
                                   .workers = seen->workers,
                                   .ranks = seen->ranks,
@@ -270,7 +282,7 @@ uint32_t ls_segment_gradient_count(const ls_segment *segment, uint32_t part)
     LS_DCHECK(part < team->local_parts);
     const ls_leaf_range leaves = ls_leaves_of_rank(control->leaves, team->parts / control->crew,
                                                    (team->first_part + part) / control->crew);
-    return ls_tree_range_buffers(control->leaves, leaves) + LS_SEQUENCE_CUT_MAX - 1;
+    return ls_tree_range_buffers(control->leaves, control->group, leaves) + LS_SEQUENCE_CUT_MAX - 1;
 }
 
 bool ls_segment_fits(const ls_segment *segment, const ls_layout *layout)
@@ -291,7 +303,11 @@ void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue
                             .m = segment->m,
                             .v = segment->v,
                             .worker_count = segment->control->workers,
-                            .flat_stride = (int64_t)(segment->control->flat_bytes / sizeof(float))};
+                            .flat_stride = (int64_t)(segment->control->flat_bytes / sizeof(float)),
+                            .residual_count = (uint32_t)residuals_of(segment->control)};
+    for (uint32_t i = 0; i < 2 * state_out->residual_count; i++) {
+        state_out->residuals[i % 2][i / 2] = segment->residuals + i * state_out->flat_stride;
+    }
     if (state_out->worker_count > 0) {
         /* parameters, m and v of each lie at the distances of the three above, which the undo
          * record relies on */

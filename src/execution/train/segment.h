@@ -21,6 +21,8 @@
  *                    |           | sum can be computed again
  *                    | snapshot  | parameters, m and v before an update, while that state is being
  *                    | (3 areas) | saved (docs/design/003-nothing-is-lost.md)
+ *                    | residuals | with compression: of each group and of the whole, twice
+ *                    |           | (executor/state.h)
  *   gradients_at     +-----------+
  *                    | part 0    | `buffers` flat buffers per local part: as many as any cut may
  *                    | part 1    | need
@@ -150,8 +152,9 @@ typedef struct ls_control {
     uint64_t frozen_floats;
     uint64_t text_at, text_bytes, exchange_at, exchange_bytes, state_at, moments_at, gradients_at, workers_at;
     /* leaves: of a step, with workers of one of them; buffers: gradient buffers per part; crew:
-     * ranks that compute a leaf together */
-    uint32_t leaves, buffers, crew, workers;
+     * ranks that compute a leaf together; group: leaves of a group whose gradients are compressed,
+     * 0: none */
+    uint32_t leaves, buffers, crew, workers, group;
     /* rank slots: of the run, and of this host */
     uint32_t ranks, first_rank, local_ranks;
     /* The process that watches the ranks: changes when another agent takes over. agent_start: like
@@ -237,6 +240,7 @@ typedef struct ls_segment_plan {
     uint64_t frozen_floats;  /* parameter_floats - float_count */
     uint64_t exchange_bytes; /* size of the exchange area, see execution/parallel */
     uint32_t leaves, ranks;  /* of the run, on all hosts */
+    uint32_t group;          /* leaves of a group whose gradients are compressed; 0: none */
     uint32_t crew;           /* of the mesh (parallel/mesh.h); 0 counts as 1 */
     uint32_t workers;        /* of local steps (train/local.h); 0: none */
     uint32_t first_rank, local_ranks;
@@ -259,6 +263,7 @@ typedef struct ls_segment {
     float *parameters, *m, *v;
     float *sums;
     float *snapshot[3]; /* parameters, m, v */
+    float *residuals;   /* flat after flat */
 } ls_segment;
 
 /* Its pages are allocated when they are first touched. Errors: LS_ERR_MEMORY. */

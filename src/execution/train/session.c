@@ -202,7 +202,7 @@ static ls_status plan_side_work(ls_session *session)
 }
 
 /* Whether checkpoints are written while steps continue: the run file says so, or it says auto and
- * there is enough memory. */
+ * there is enough memory. Residuals have no snapshot, so with compression steps wait. */
 static void plan_snapshot(ls_session *session)
 {
     const ls_run_checkpoint *run = &session->run.checkpoint;
@@ -216,7 +216,8 @@ static void plan_snapshot(ls_session *session)
     const uint64_t available = ls_memory_available();
     const bool fits = ls_session_is_on_gpu(session) || available == UINT64_MAX ||
                       ls_session_bytes(session) + bytes <= available;
-    session->snapshot_bytes = comes && (run->async == LS_YES || (run->async == LS_AUTO && fits)) ? bytes : 0;
+    const bool wanted = run->async == LS_YES || (run->async == LS_AUTO && fits);
+    session->snapshot_bytes = comes && wanted && ls_session_residuals(session) == 0 ? bytes : 0;
 }
 
 /* The plan of a process that computes alone. */
@@ -233,7 +234,8 @@ static ls_status build_plan(ls_session *session)
     options.sequence_cut = (uint32_t)run->train.sequence_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    session->memory = ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run));
+    session->memory =
+        ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run), ls_run_file_group(run));
     session->flops = ls_plan_count_flops(&session->plan);
     return plan_side_work(session);
 }
@@ -317,8 +319,9 @@ static const char *gpu_obstacle(const ls_session *session, const ls_session_opti
            : session->run.train.tensor_cut > 1    ? "train.tensor_cut is above 1"
            : session->run.train.sequence_cut > 1  ? "train.sequence_cut is above 1"
            : session->run.train.local.steps > 0   ? "train.local.steps is above 0"
-           : session->run.model.experts > 0       ? "the model has experts, which only the CPU computes"
-                                                  : NULL;
+           : session->run.train.compression.kind != LS_COMPRESSION_NONE ? "train.compression.kind is set"
+           : session->run.model.experts > 0 ? "the model has experts, which only the CPU computes"
+                                            : NULL;
 }
 
 /* Whether this machine seems to have an NVIDIA GPU, so that leaving it out is worth a word. */
@@ -468,94 +471,6 @@ void ls_session_close(ls_session *session)
 
 /* ---- what a step needs ---- */
 
-ls_schedule ls_session_schedule(const ls_session *session)
-{
-    const ls_run_train *train = &session->run.train;
-    return (ls_schedule){
-        .kind = train->schedule.kind,
-        .lr = train->optimizer.lr,
-        .steps = train->schedule.steps,
-        .warmup_steps = train->schedule.warmup_steps,
-        .final_fraction = train->schedule.final_lr_fraction,
-        .decay_fraction = train->schedule.decay_fraction,
-    };
-}
-
-/*
- * What a rank draws at a position of a step, it will most likely draw at the same position of the
- * steps that follow. So streamed data are expected some steps ahead; in the first step all of a
- * leaf, too.
- */
-static void expect_samples(ls_session *session, uint64_t position)
-{
-    enum { AHEAD = 512, STEPS_MIN = 2, STEPS_MAX = 32 };
-    const ls_run_train *train = &session->run.train;
-    const uint64_t batch = train->global_batch, leaf = batch / train->leaves, step = position / batch;
-    const uint64_t wanted = AHEAD / batch;
-    const uint64_t steps = wanted < STEPS_MIN ? STEPS_MIN : wanted > STEPS_MAX ? STEPS_MAX : wanted;
-    session->expects_since = session->expects_since == 0 ? step + 1 : session->expects_since;
-    const bool is_first = step + 1 == session->expects_since;
-    for (uint64_t i = 1; i < leaf && is_first && position % leaf == 0; i++) {
-        ls_dataset_expect(session->dataset, train->seed, position + i);
-    }
-    for (uint64_t k = is_first ? 1 : steps; k <= steps && step + k < train->steps; k++) {
-        ls_dataset_expect(session->dataset, train->seed, position + k * batch);
-    }
-}
-
-static ls_status draw_sample(void *context, uint64_t position, const ls_sample *sample)
-{
-    ls_session *session = context;
-    if (ls_dataset_is_streamed(session->dataset)) {
-        expect_samples(session, position);
-    }
-    return ls_dataset_sample(session->dataset, LS_SPLIT_TRAIN, session->run.train.seed, position, sample);
-}
-
-/* Source and epoch of a sample, as dropout counts them. */
-static uint32_t pass_of(void *context, uint64_t position)
-{
-    const ls_session *session = context;
-    const ls_dataset_draw draw = ls_dataset_draw_at(session->dataset, session->run.train.seed, position);
-    return (draw.source & 0xff) << 16 | (uint32_t)(draw.epoch & 0xffff);
-}
-
-ls_local ls_session_local(const ls_session *session)
-{
-    const ls_run_local *local = &session->run.train.local;
-    return (ls_local){.steps = local->steps,
-                      .workers = local->steps > 0 ? (uint32_t)local->workers : 1,
-                      .outer_lr = (float)local->outer_lr,
-                      .outer_momentum = (float)local->outer_momentum,
-                      .resets = local->moments == LS_LOCAL_RESET};
-}
-
-ls_step_settings ls_session_step_settings(ls_session *session)
-{
-    const ls_run_train *train = &session->run.train;
-    const ls_local local = ls_session_local(session);
-    /* The guards know one set of parameters and moments. */
-    const bool is_guarded = local.steps == 0;
-    return (ls_step_settings){
-        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
-        .global_batch = (uint32_t)train->global_batch / local.workers,
-        .local = local,
-        .micro_batch = (uint32_t)train->micro_batch,
-        .clip_norm = train->clip_norm,
-        .beta1 = (float)train->optimizer.beta1,
-        .beta2 = (float)train->optimizer.beta2,
-        .eps = (float)train->optimizer.eps,
-        .weight_decay = (float)train->optimizer.weight_decay,
-        .sample = draw_sample,
-        .sample_context = session,
-        .pass = session->run.adapter.dropout > 0.0 ? pass_of : NULL,
-        .documents = ls_dataset_has_documents(session->dataset),
-        .seed = train->seed,
-        .audit_every_steps = is_guarded ? train->audit_every_steps : 0,
-        .hash_every_steps = is_guarded ? train->hash_every_steps : 0,
-    };
-}
-
 ls_status ls_session_begin_weights(ls_session *session, ls_state *state)
 {
     if (session->layout.adapter) {
@@ -702,6 +617,10 @@ static void describe_memory(const ls_session *session, ls_text *text)
         describe_row(text, "workers", ls_session_worker_bytes(session),
                      "parameters and two moments of each (train.local.workers)");
     }
+    if (session->memory.residuals > 0) {
+        describe_row(text, "residuals", session->memory.residuals,
+                     "what compression left over, of each group and of the whole, twice");
+    }
     describe_gradients(session, text);
     describe_private(session, text);
     describe_total(session, text);
@@ -776,7 +695,7 @@ json_t *ls_session_to_json(const ls_session *session)
     const ls_memory_plan *m = &session->memory;
     const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
     json_t *memory = json_pack(
-        "{s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
+        "{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
         (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
         (json_int_t)m->optimizer, "tree", (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers,
         "activations", (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other",

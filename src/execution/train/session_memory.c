@@ -91,7 +91,8 @@ uint64_t ls_session_bytes(const ls_session *session)
     if (session->is_gang) {
         return ls_ranks_cost_of(session, session->ranks).host_bytes + session->ranks * arena;
     }
-    const uint64_t flats = 3 + m->tree_buffers + (session->snapshot_bytes > 0 ? 3 : 0);
+    const uint64_t flats =
+        3 + m->tree_buffers + m->residuals / m->gradients + (session->snapshot_bytes > 0 ? 3 : 0);
     return m->total + session->evaluation_bytes + session->generation_bytes + session->process_bytes +
            session->snapshot_bytes + ls_session_worker_bytes(session) + flats * rounding_of(m->parameters) +
            arena;

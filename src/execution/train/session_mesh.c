@@ -82,7 +82,7 @@ static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
 {
     uint64_t bytes = 0;
     for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
-        const ls_memory_plan memory = ls_plan_memory(&plans[chunk], 1);
+        const ls_memory_plan memory = ls_plan_memory(&plans[chunk], 1, 0);
         bytes += memory.activations + memory.logits + memory.other;
     }
     return bytes;
@@ -153,15 +153,16 @@ static void add_data_bytes(ls_session *session)
 {
     const ls_mesh mesh = ls_session_mesh(session);
     const uint32_t leaves = (uint32_t)session->run.train.leaves, crew = ls_mesh_crew(mesh);
+    const uint32_t group = ls_run_file_group(&session->run);
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
     uint64_t all = 0;
     for (uint32_t leader = 0; leader < session->ranks; leader += crew) {
-        all += ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, leader), mesh.expert,
-                                nodes);
+        all += ls_tree_handover(leaves, group, ls_mesh_leaves(mesh, leaves, session->ranks, leader),
+                                mesh.expert, nodes);
     }
     for (uint32_t rank = 0; rank < session->ranks; rank++) {
-        const uint32_t own =
-            ls_tree_handover(leaves, ls_mesh_leaves(mesh, leaves, session->ranks, rank), mesh.expert, nodes);
+        const uint32_t own = ls_tree_handover(
+            leaves, group, ls_mesh_leaves(mesh, leaves, session->ranks, rank), mesh.expert, nodes);
         for (uint32_t bucket = 0; bucket < session->layout.bucket_count; bucket++) {
             const ls_slice slice = ls_slice_of(&session->layout, bucket, session->ranks, rank);
             session->sent_bytes[LS_AXIS_DATA] += (all - own) * (uint64_t)slice.count * sizeof(float);

@@ -334,6 +334,10 @@ static ls_status make_alone(ls_stepper *stepper)
     const ls_data_parallel_options options = {
         .plan = stepper->executor->plan,
         .leaves = stepper->settings.leaves,
+        .group = stepper->settings.group,
+        .compression = stepper->settings.compression,
+        .compression_warmup = stepper->settings.compression_warmup,
+        .residuals = stepper->state->residuals,
         .parts = 1,
         .local_parts = 1,
         .is_alone = true,
@@ -369,7 +373,8 @@ static ls_status prepare(ls_stepper *stepper)
     LS_TRY(alloc_buffers(stepper));
     if (stepper->parallel == NULL) {
         LS_ASSERT(stepper->state->gradient_count ==
-                  ls_plan_memory(stepper->executor->plan, stepper->settings.leaves).tree_buffers);
+                  ls_plan_memory(stepper->executor->plan, stepper->settings.leaves, stepper->settings.group)
+                      .tree_buffers);
         LS_TRY(make_alone(stepper));
     }
     LS_TRY(make_sdc_monitor(stepper));

@@ -37,7 +37,11 @@
 typedef ls_status (*ls_sample_fn)(void *context, uint64_t position, const ls_sample *sample);
 
 typedef struct ls_step_settings {
-    uint32_t leaves;       /* V; divides global_batch. With workers, leaves and batch of one */
+    uint32_t leaves; /* V; divides global_batch. With workers, leaves and batch of one */
+    /* as in ls_data_parallel_options */
+    uint32_t group;
+    ls_compression compression;
+    uint64_t compression_warmup;
     uint32_t global_batch; /* sequences */
     ls_local local;
     /* sequences per pass; divides global_batch / leaves; equals the plan's sequences */

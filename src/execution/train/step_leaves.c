@@ -255,7 +255,7 @@ static uint32_t nodes_to_merge(const ls_stepper *stepper, const ls_node_stack *s
     ls_leaf_range right = depth > 0 ? stack->nodes[depth - 1].leaves : (ls_leaf_range){0};
     while (depth > count) {
         const ls_leaf_range left = stack->nodes[depth - 1 - count].leaves;
-        if (!ls_tree_is_pair(stepper->settings.leaves, left, right)) {
+        if (!ls_tree_is_pair(stepper->settings.leaves, stepper->settings.group, left, right)) {
             break;
         }
         right = (ls_leaf_range){left.first, left.count + right.count};

@@ -472,7 +472,7 @@ ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double c
 {
     ls_memory_estimate m = {.weights = (double)memory->parameters,
                             .gradients = (double)(memory->gradients + memory->tree),
-                            .optimizer = (double)memory->optimizer,
+                            .optimizer = (double)(memory->optimizer + memory->residuals),
                             .activations = (double)(memory->activations + memory->logits),
                             .total = (double)memory->total,
                             .capacity = capacity_bytes};
@@ -715,7 +715,12 @@ bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, 
                        (double)p->gradients / GIB, p->tree_buffers > 0 ? p->tree_buffers - 1 : 0,
                        (double)p->tree / GIB, m.gradients / GIB);
     } else if (strcmp(name, "optimizer") == 0) {
-        ls_text_printf(text, "optimizer = two moments of AdamW, fp32 = %.4f GiB\n", m.optimizer / GIB);
+        ls_text_printf(text, "optimizer = two moments of AdamW, fp32 %.4f", (double)p->optimizer / GIB);
+        if (p->residuals > 0) {
+            ls_text_printf(text, " + what compression left out of each group's gradients %.4f",
+                           (double)p->residuals / GIB);
+        }
+        ls_text_printf(text, " = %.4f GiB\n", m.optimizer / GIB);
     } else if (strcmp(name, "activations") == 0) {
         ls_text_printf(
             text,

@@ -163,7 +163,7 @@ static void host_init(world *w, host_memory *h)
     uint32_t buffers = 0;
     for (uint32_t r = h->first_rank; r < h->first_rank + h->rank_count; r++) {
         w->gradient_first[r] = buffers;
-        buffers += ls_data_parallel_buffers(w->shape.leaves, w->ranks, r);
+        buffers += ls_data_parallel_buffers(w->shape.leaves, 0, w->ranks, r);
     }
     const int64_t count = w->model.layout.float_count;
     h->bytes =
@@ -332,7 +332,7 @@ static int rank_main(world *w, uint32_t rank)
                       .parameters = context.host->parameters,
                       .m = context.host->m,
                       .v = context.host->v};
-    state.gradient_count = ls_data_parallel_buffers(w->shape.leaves, w->ranks, rank);
+    state.gradient_count = ls_data_parallel_buffers(w->shape.leaves, 0, w->ranks, rank);
     for (uint32_t i = 0; i < state.gradient_count; i++) {
         state.gradients[i] = gradient(&context, rank - context.host->first_rank, i);
     }
@@ -416,7 +416,7 @@ static void alone_init(alone *a, world *w, uint32_t threads)
     assert_int_equal(ls_queue_create_cpu(threads, &a->queue), LS_OK);
     assert_int_equal(ls_executor_init(&a->executor, a->queue, &w->model.plan, LENGTH), LS_OK);
     assert_int_equal(
-        ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves)),
+        ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves, 0)),
         LS_OK);
     assert_int_equal(ls_state_init_weights(&a->state, a->queue, &w->model.config, 3), LS_OK);
     assert_int_equal(ls_stepper_create(&a->executor, &a->state, &settings, &a->stepper), LS_OK);

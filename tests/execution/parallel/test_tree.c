@@ -91,10 +91,10 @@ static float program_sum(uint32_t leaves, const ls_leaf_range *nodes, const floa
 /* What a rank does: leaf after leaf into a stack of buffers. */
 static uint32_t rank_sums(uint32_t leaves, ls_leaf_range range, ls_leaf_range *nodes, float *sums)
 {
-    const uint32_t buffers = ls_tree_range_buffers(leaves, range);
+    const uint32_t buffers = ls_tree_range_buffers(leaves, 0, range);
     uint32_t depth = 0;
     for (uint32_t leaf = range.first; leaf < range.first + range.count; leaf++) {
-        while (depth >= 2 && ls_tree_is_pair(leaves, nodes[depth - 2], nodes[depth - 1])) {
+        while (depth >= 2 && ls_tree_is_pair(leaves, 0, nodes[depth - 2], nodes[depth - 1])) {
             sums[depth - 2] += sums[depth - 1];
             nodes[depth - 2].count += nodes[depth - 1].count;
             depth--;
@@ -154,7 +154,7 @@ static void check_cover(uint32_t leaves, uint32_t ranks)
             next += nodes[i].count;
             assert_true(defined_is_node(0, leaves, nodes[i].first, next));
             /* Maximal: the node above it is not in the range, so no two neighbours are a pair. */
-            assert_true(i == 0 || !ls_tree_is_pair(leaves, nodes[i - 1], nodes[i]));
+            assert_true(i == 0 || !ls_tree_is_pair(leaves, 0, nodes[i - 1], nodes[i]));
         }
         assert_int_equal(next, range.first + range.count);
     }
@@ -175,14 +175,15 @@ static void tree_is_pair_agrees_with_the_definition(void **state)
                 for (uint32_t c = b + 1; c <= leaves; c++) {
                     const bool want = defined_is_node(0, leaves, a, c) && split(a, c) == b;
                     assert_int_equal(
-                        ls_tree_is_pair(leaves, (ls_leaf_range){a, b - a}, (ls_leaf_range){b, c - b}), want);
+                        ls_tree_is_pair(leaves, 0, (ls_leaf_range){a, b - a}, (ls_leaf_range){b, c - b}),
+                        want);
                 }
             }
         }
     }
-    assert_true(ls_tree_is_pair(1000, (ls_leaf_range){0, 512}, (ls_leaf_range){512, 488}));
-    assert_false(ls_tree_is_pair(1000, (ls_leaf_range){1, 1}, (ls_leaf_range){2, 1}));
-    assert_false(ls_tree_is_pair(7, (ls_leaf_range){4, 2}, (ls_leaf_range){5, 2}));
+    assert_true(ls_tree_is_pair(1000, 0, (ls_leaf_range){0, 512}, (ls_leaf_range){512, 488}));
+    assert_false(ls_tree_is_pair(1000, 0, (ls_leaf_range){1, 1}, (ls_leaf_range){2, 1}));
+    assert_false(ls_tree_is_pair(7, 0, (ls_leaf_range){4, 2}, (ls_leaf_range){5, 2}));
 }
 
 /* What a crew takes at once is a node of every tree that has these leaves: the pair of its halves. */
@@ -195,7 +196,7 @@ static void tree_next_node_is_a_node(void **state)
             const uint32_t half = node.count / 2;
             assert_int_equal(node.first, first);
             assert_true(node.count >= 1 && first + node.count <= leaves && first % node.count == 0);
-            assert_true(half == 0 || ls_tree_is_pair(leaves, (ls_leaf_range){first, half},
+            assert_true(half == 0 || ls_tree_is_pair(leaves, 0, (ls_leaf_range){first, half},
                                                      (ls_leaf_range){first + half, half}));
         }
     }
@@ -214,7 +215,7 @@ static void check_sums(uint32_t leaves, uint32_t ranks)
         ls_leaf_range nodes[LS_TREE_NODES_MAX], predicted[LS_TREE_NODES_MAX];
         float values[LS_TREE_NODES_MAX];
         const uint32_t depth = rank_sums(leaves, range, nodes, values);
-        assert_int_equal(ls_tree_handover(leaves, range, 1, predicted), depth);
+        assert_int_equal(ls_tree_handover(leaves, 0, range, 1, predicted), depth);
         assert_memory_equal(predicted, nodes, depth * sizeof nodes[0]);
         memcpy(handed + count, nodes, depth * sizeof nodes[0]);
         memcpy(sums + count, values, depth * sizeof values[0]);
@@ -269,7 +270,8 @@ static void tree_range_buffers_of_the_whole_tree(void **state)
 {
     (void)state;
     for (uint32_t leaves = 1; leaves <= LS_LEAVES_MAX; leaves++) {
-        assert_int_equal(ls_tree_range_buffers(leaves, (ls_leaf_range){0, leaves}), ls_tree_buffers(leaves));
+        assert_int_equal(ls_tree_range_buffers(leaves, 0, (ls_leaf_range){0, leaves}),
+                         ls_tree_buffers(leaves, 0));
     }
 }
 
@@ -284,7 +286,7 @@ static void tree_nodes_of_any_range_fit(void **state)
                 ls_leaf_range nodes[LS_TREE_NODES_MAX];
                 const ls_leaf_range range = {first, past - first};
                 const uint32_t cover = ls_tree_cover(counts[c], range, nodes);
-                const uint32_t handed = ls_tree_handover(counts[c], range, 1, nodes);
+                const uint32_t handed = ls_tree_handover(counts[c], 0, range, 1, nodes);
                 assert_true(cover <= handed && handed <= LS_TREE_NODES_MAX);
                 if (past <= 67) {
                     break;

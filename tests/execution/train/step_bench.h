@@ -63,7 +63,8 @@ static inline void bench_init(bench *b, uint32_t leaves, uint32_t global_batch, 
     assert_int_equal(ls_plan_build(&b->arena, &b->config, &b->layout, &options, &b->plan), LS_OK);
     assert_int_equal(ls_queue_create_cpu(threads, &b->queue), LS_OK);
     assert_int_equal(ls_executor_init(&b->executor, b->queue, &b->plan, LENGTH), LS_OK);
-    assert_int_equal(ls_state_init(&b->state, b->queue, LS_F32, &b->layout, ls_tree_buffers(leaves)), LS_OK);
+    assert_int_equal(ls_state_init(&b->state, b->queue, LS_F32, &b->layout, ls_tree_buffers(leaves, 0)),
+                     LS_OK);
     assert_int_equal(ls_state_init_weights(&b->state, b->queue, &b->config, 3), LS_OK);
     b->settings = (ls_step_settings){.leaves = leaves,
                                      .global_batch = global_batch,

@@ -52,7 +52,7 @@ static void segment_places_follow_from_the_plan(void **state)
     for (uint32_t local = 0; local < 3; local++) {
         const ls_leaf_range range = ls_leaves_of_rank(7, 3, local);
         assert_int_equal(ls_segment_gradient_count(&s, local),
-                         ls_tree_range_buffers(7, range) + LS_SEQUENCE_CUT_MAX - 1);
+                         ls_tree_range_buffers(7, 0, range) + LS_SEQUENCE_CUT_MAX - 1);
         for (uint32_t i = 0; i < ls_segment_gradient_count(&s, local); i++) {
             float *gradient = ls_segment_gradient(&s, local, i);
             assert_true(is_aligned(gradient));
@@ -83,7 +83,7 @@ static void segment_has_buffers_for_any_cut(void **state)
         assert_int_equal(ls_segment_create(&plan, &s), LS_OK);
         for (uint32_t parts = 1; parts <= leaves; parts++) {
             for (uint32_t i = 0; i < parts; i++) {
-                assert_true(ls_tree_range_buffers(leaves, ls_leaves_of_rank(leaves, parts, i)) <=
+                assert_true(ls_tree_range_buffers(leaves, 0, ls_leaves_of_rank(leaves, parts, i)) <=
                             s.control->buffers);
             }
         }

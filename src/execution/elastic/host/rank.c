@@ -313,6 +313,11 @@ static ls_status join_others(rank *r)
         .plan = r->session.own_plans,
         .epoch = r->team.cut,
         .leaves = r->control->leaves,
+        .group = settings.group,
+        .compression = settings.compression,
+        .compression_warmup = settings.compression_warmup,
+        .queue = r->session.queue,
+        .residuals = r->state.residuals,
         .parts = r->team.parts,
         .first_part = r->team.first_part,
         .local_parts = r->team.local_parts,
@@ -330,7 +335,7 @@ static ls_status join_others(rank *r)
         .context = r,
         .exchange = r->segment.exchange,
         .comm = r->comm,
-        .zero = (uint32_t)r->session.run.parallel.zero,
+        .zero = ls_run_file_zero(&r->session.run),
         .shadow = r->session.run.parallel.shadow,
         .parameters = r->state.parameters,
         .micro_batches = settings.global_batch / settings.leaves / settings.micro_batch,
@@ -598,6 +603,7 @@ static ls_status distribute(rank *r)
     if (atomic_load(&r->control->held) >= r->team.cut || !r->comm) {
         return LS_OK;
     }
+    r->state.residual_turn = (uint32_t)(r->step % 2);
     if (r->control->moves) {
         LS_TRY(collect(r));
     }
@@ -610,6 +616,7 @@ static ls_status distribute(rank *r)
 static ls_status gather(rank *r)
 {
     const uint32_t asked = atomic_load(&r->control->gather);
+    r->state.residual_turn = (uint32_t)(r->step % 2);
     if (r->comm) {
         LS_TRY(ls_data_parallel_gather(r->parallel, &r->state));
     }

@@ -121,6 +121,7 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
         .kind = LS_CLUSTER_JOIN,
         .leaves = control->leaves,
         .crew = control->crew,
+        .group = control->group,
         .ranks = control->ranks,
         .first_rank = a->first_rank,
         .local_ranks = a->count,

@@ -82,6 +82,7 @@ static ls_status make_segment(ls_workers *workers, const ls_text *text, uint64_t
         .exchange_bytes = ls_session_exchange_bytes(session, local_ranks),
         .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
         .workers = session->run.train.local.steps > 0 ? (uint32_t)session->run.train.local.workers : 0,
+        .group = ls_run_file_group(&session->run),
         .crew = ls_mesh_crew(ls_session_mesh(session)),
         .ranks = slots,
         .local_ranks = local_ranks,

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Compressed gradients between hosts: the bits of one process for 1, 2, 3 and 4 hosts, whole groups on a host or not; hosts that join.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+. "$LS_SOURCE_DIR/tests/lib/hosts.sh"
+
+train=("$LOCKSTEP" train tiny.yaml --json --set train.global_batch=16 --set train.leaves=8 --set train.steps=9 --set checkpoint.every_steps=4
+    --threads 1 --set train.schedule.warmup_steps=4)
+cat /etc/hosts >hosts.etc
+for host in 0 1 2 3; do printf '10.77.0.%d host%d\n' $((host + 1)) $host >>hosts.etc; done
+for host in 0 1 2 3; do netns_inside "${netns_holders[$host]}" mount --bind hosts.etc /etc/hosts; done
+hosts_file 2.hosts host0 "host1 slots=2"
+hosts_file 3.hosts host0 host1 host2
+hosts_file 4.hosts host0 host1 host2 host3
+
+# run NAME ARGUMENT...: trains from host 0 and leaves state and curve hash in $got.
+run() {
+    local name=$1
+    shift
+    got=
+    expect 0 netns_run 0 "${train[@]}" --run-dir "$name" "$@" && got=$(hashes "$out")
+}
+
+for kind in int8 topk; do
+    settings=(--set "train.compression.kind=$kind" --set train.compression.ratio=0.02)
+    expect 0 "${train[@]}" "${settings[@]}" --run-dir "$kind-one" --ranks 1
+    reference=$(hashes "$out")
+    for hosts in 2 3 4; do
+        run "$kind-$hosts" "${settings[@]}" --hosts $hosts.hosts
+        same "$kind: $hosts hosts" "$got" "$reference"
+    done
+    # from three hosts, over which groups are spread, to two, and to one process
+    run "$kind-moves" "${settings[@]}" --hosts 3.hosts --steps 3
+    run "$kind-moves" "${settings[@]}" --hosts 2.hosts --steps 6
+    expect 0 "${train[@]}" "${settings[@]}" --run-dir "$kind-moves" --ranks 1
+    same "$kind: three hosts, then two, then one" "$(hashes "$out")" "$reference"
+done
+nothing_left "the end"
+finish
