@@ -45,10 +45,8 @@ static bool is_as_it_was(ls_arena *arena, const ls_registry_entry *entry)
     bool same = true;
     for (size_t i = 0; same && i < entry->file_count; i++) {
         struct stat info;
-        const char *path = ls_path_is_dir(entry->path)
-                               ? ls_path_join(arena, entry->path, entry->files[i].name)
-                               : entry->path;
-        same = stat(path, &info) == 0 && (uint64_t)info.st_size == entry->files[i].bytes;
+        same = stat(ls_survey_path(arena, entry, &entry->files[i]), &info) == 0 &&
+               (uint64_t)info.st_size == entry->files[i].bytes;
     }
     return same;
 }
@@ -92,7 +90,8 @@ static bool find_receipt(ls_registry *registry, ls_arena *arena, const char *fol
 }
 
 /* Which entry a path is: itself, a run's newest checkpoint, or a folder that it is in. */
-static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, ls_registry_found *found)
+static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, bool is_data,
+                      ls_registry_found *found)
 {
     const char *checkpoint = NULL;
     char *real = realpath(path, NULL);
@@ -102,8 +101,10 @@ static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, 
     if (!is_found && ls_path_is_dir(whole) && ls_checkpoint_resolve(arena, whole, &checkpoint) == LS_OK) {
         is_found = find_place(registry, arena, checkpoint, found);
     }
-    if (!is_found && !ls_path_is_dir(whole)) { /* a file, or a pattern */
-        char *folder = realpath(ls_path_dirname(arena, whole), NULL);
+    /* Of data, the folder they are in, or the one around that (`data prepare`). */
+    for (int level = 0; level < 2 && !is_found && is_data; level++) {
+        whole = ls_path_dirname(arena, whole);
+        char *folder = realpath(whole, NULL);
         is_found = folder && (find_place(registry, arena, ls_arena_strdup(arena, folder), found) ||
                               find_receipt(registry, arena, folder, found));
         free(folder);
@@ -127,7 +128,7 @@ static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_r
         ls_registry_entry_release(&found.entry);
     }
     for (; sources->path; sources++) {
-        if (find_path(registry, arena, sources->path, &found)) {
+        if (find_path(registry, arena, sources->path, strcmp(sources->as, "data") == 0, &found)) {
             add_parent(entry, &found, sources->as);
             ls_registry_entry_release(&found.entry);
         } else {
@@ -215,17 +216,15 @@ static ls_status store_files(ls_registry *registry, ls_arena *arena, const ls_re
                              ls_chunks_stored *stored)
 {
     for (size_t i = 0; i < entry->file_count; i++) {
-        const char *path = ls_path_is_dir(entry->path)
-                               ? ls_path_join(arena, entry->path, entry->files[i].name)
-                               : entry->path;
-        LS_TRY(ls_chunks_put(ls_registry_chunks(registry), path, &entry->files[i], stored));
+        const ls_registry_entry_file *file = &entry->files[i];
+        LS_TRY(ls_chunks_put(ls_registry_chunks(registry), ls_survey_path(arena, entry, file), file, stored));
     }
     return LS_OK;
 }
 
-/* Between the marks of a writer. */
+/* mark: of this process as a writer. */
 static ls_status add(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
-                     ls_registry_entry *entry, ls_registry_added *added)
+                     const char *mark, ls_registry_entry *entry, ls_registry_added *added)
 {
     const char *text = NULL;
     size_t bytes = 0;
@@ -235,10 +234,11 @@ static ls_status add(ls_registry *registry, ls_arena *arena, const ls_registry_a
     if (*options->note) {
         json_object_set_new(entry->facts, "note", json_string(options->note));
     }
-    LS_TRY(ls_registry_entry_encode(arena, entry, &text,
-                                    &bytes)); /* sorts the files, and refuses bad names early */
+    /* Sorts the files, and refuses bad names early. */
+    LS_TRY(ls_registry_entry_encode(arena, entry, &text, &bytes));
     if (entry->stored) {
         LS_TRY(store_files(registry, arena, entry, &added->stored));
+        LS_TRY(ls_registry_check_mark(registry, mark));
     }
     LS_TRY(find_same(registry, arena, entry, &added->found));
     added->is_new = added->found.version == 0;
@@ -263,7 +263,7 @@ ls_status ls_registry_add(ls_registry *registry, ls_arena *arena, const ls_regis
                                .code = "lockstep " LS_VERSION,
                                .when_s = ls_clock_wall_s(),
                                .facts = json_object()};
-    ls_status status = add(registry, arena, options, &entry, &added);
+    ls_status status = add(registry, arena, options, mark, &entry, &added);
     if (status != LS_OK) {
         const char *reason = ls_arena_strdup(arena, ls_error_text());
         ls_registry_entry_release(&entry);

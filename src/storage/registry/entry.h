@@ -11,8 +11,8 @@
  *   files[]             name (relative to path, with slashes), bytes, sha256; sorted by name
  *   parents[]           entry (digest), as ("base", "data", "parent", ...)
  *   who, when, code     "user@host"; seconds since 1970; version of the program
- *   facts               object: run{name, file, identity, step, data_hash}, sources[], from,
- *                       metrics{}, note; what is not known is left out
+ *   facts               object: run{name, file, identity, step, data_hash}, preparation{},
+ *                       sources[], metrics{}, note; what is not known is left out
  *
  * Decoding trusts nothing: digests are hexadecimal, names of files stay in their folder and appear
  * once, sizes are in range. Keys not listed are ignored within version 1. Pure.

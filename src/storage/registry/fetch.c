@@ -11,13 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the file of an entry is that the registry does not store. */
-static const char *path_of(ls_arena *arena, const ls_registry_entry *entry,
-                           const ls_registry_entry_file *file)
-{
-    return ls_path_is_dir(entry->path) ? ls_path_join(arena, entry->path, file->name) : entry->path;
-}
-
 static ls_status check_digest(const char *path, const ls_file_map *map, const ls_registry_entry_file *file)
 {
     char sha256[LS_SHA256_HEX_BYTES];
@@ -32,7 +25,7 @@ static ls_status copy_file(ls_arena *arena, const ls_registry_entry *entry,
                            const ls_registry_entry_file *file, const char *to)
 {
     ls_file_map map = {0};
-    const char *path = path_of(arena, entry, file);
+    const char *path = ls_survey_path(arena, entry, file);
     ls_status status = ls_file_map_open(path, &map);
     if (status != LS_OK) {
         return ls_fail_within(
@@ -104,7 +97,7 @@ static ls_status verify_reference(ls_arena *arena, const ls_registry_entry *entr
                                   const ls_registry_entry_file *file, size_t *gone)
 {
     ls_file_map map = {0};
-    const char *path = path_of(arena, entry, file);
+    const char *path = ls_survey_path(arena, entry, file);
     if (ls_file_map_open(path, &map) != LS_OK) {
         ls_error_clear();
         (*gone)++;

@@ -68,6 +68,16 @@ ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char *
     return LS_OK;
 }
 
+ls_status ls_registry_check_mark(ls_registry *registry, const char *mark)
+{
+    ls_blob_entry entry;
+    const ls_status status = ls_blob_stat(ls_registry_blobs(registry), mark, &entry);
+    return status == LS_ERR_NOT_FOUND
+               ? ls_fail(LS_ERR_FAILED, "%s was removed from %s while this command was adding: run it again",
+                         mark, ls_registry_address(registry))
+               : status;
+}
+
 ls_status ls_registry_end(ls_registry *registry, const char *mark)
 {
     return ls_blob_remove(ls_registry_blobs(registry), mark);

@@ -202,6 +202,25 @@ static void add_run_lines(ls_arena *arena, const json_t *run, lines *l)
     }
 }
 
+/* "180 of 200 documents kept", "by normalise, quality" */
+static void add_preparation_line(ls_arena *arena, const json_t *made, lines *l)
+{
+    const json_t *steps = json_object_get(made, "steps");
+    ls_text names = {0};
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        const char *name = json_string_value(json_array_get(steps, i));
+        ls_text_printf(&names, "%s%s", i > 0 ? ", " : "by ", name ? name : "?");
+    }
+    if (made) {
+        add_line(l,
+                 ls_arena_printf(arena, "%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " documents kept",
+                                 json_integer_value(json_object_get(made, "kept")),
+                                 json_integer_value(json_object_get(made, "documents"))));
+        add_line(l, ls_arena_strdup(arena, ls_text_string(&names)));
+    }
+    ls_text_release(&names);
+}
+
 static void add_metric_lines(ls_arena *arena, const json_t *metrics, lines *l)
 {
     static const char *const wanted[] = {"val_loss", "loss", "perplexity", "accuracy"};
@@ -218,7 +237,8 @@ size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const c
     lines l = {texts, 0, count};
     const json_t *sources = json_object_get(entry->facts, "sources");
     add_run_lines(arena, json_object_get(entry->facts, "run"), &l);
-    if (l.count == 0) {
+    add_preparation_line(arena, json_object_get(entry->facts, "preparation"), &l);
+    if (!json_object_get(entry->facts, "run")) {
         add_line(&l, ls_arena_printf(arena, "%zu file%s, %.1f MB", entry->file_count,
                                      entry->file_count == 1 ? "" : "s",
                                      (double)ls_registry_entry_bytes(entry) / 1e6));

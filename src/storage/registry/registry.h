@@ -118,6 +118,8 @@ LS_MUST_CHECK ls_status ls_registry_collect(ls_registry *registry, ls_arena *are
 
 /* Marks this process as a writer until ls_registry_end; mark_out: in `arena`. */
 LS_MUST_CHECK ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char **mark_out);
+/* LS_ERR_FAILED if somebody removed the mark: chunks may be gone since. */
+LS_MUST_CHECK ls_status ls_registry_check_mark(ls_registry *registry, const char *mark);
 LS_MUST_CHECK ls_status ls_registry_end(ls_registry *registry, const char *mark);
 
 #endif

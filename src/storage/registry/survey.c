@@ -118,7 +118,51 @@ static void copy_metrics(json_t *to, const json_t *from, const char *prefix)
     }
 }
 
-static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry)
+static void add_source(ls_arena *arena, ls_survey_source *sources, const char *path, const char *as)
+{
+    size_t count = 0;
+    while (sources[count].path) {
+        count++;
+    }
+    if (path && *path && count < SOURCES_MAX) {
+        sources[count] = (ls_survey_source){ls_arena_strdup(arena, path), as};
+    }
+}
+
+/* What report.json of a folder that `data prepare` made says: from which files, by which steps. */
+static void add_preparation(ls_arena *arena, ls_registry_entry *entry, ls_survey_source *sources)
+{
+    json_t *report = NULL, *names = json_array();
+    const char *last = "";
+    if (ls_json_load(ls_path_join(arena, entry->path, "report.json"), DOCUMENT_BYTES_MAX, &report) != LS_OK) {
+        ls_error_clear();
+    }
+    const json_t *steps = json_object_get(report, "steps"), *files = json_object_get(report, "files");
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        json_t *step = json_object_get(json_array_get(steps, i), "step");
+        json_array_append(names, json_is_string(step) ? step : json_null());
+    }
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *input = json_object_get(json_array_get(files, i), "input");
+        const char *path = json_string_value(json_object_get(input, "path"));
+        const char *folder = ls_path_dirname(arena, path ? path : "");
+        if (path && strcmp(folder, last) != 0) { /* files of one folder follow each other */
+            add_source(arena, sources, folder, "data");
+            last = folder;
+        }
+    }
+    json_t *identity = json_object_get(report, "identity");
+    if (json_is_string(identity)) {
+        json_object_set_new(entry->facts, "preparation",
+                            json_pack("{s:O, s:O, s:O*, s:O*}", "identity", identity, "steps", names,
+                                      "documents", json_object_get(report, "documents"), "kept",
+                                      json_object_get(report, "kept")));
+    }
+    json_decref(names);
+    json_decref(report);
+}
+
+static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry, ls_survey_source *sources)
 {
     size_t capacity = 0;
     ls_registry_entry_file *grown = NULL;
@@ -153,21 +197,13 @@ static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry)
         json_object_set_new(entry->facts, "metrics", metrics);
     }
     json_decref(document);
+    if (entry->kind == LS_ENTRY_DATA) {
+        add_preparation(arena, entry, sources);
+    }
     return LS_OK;
 }
 
 /* ---- checkpoints ---- */
-
-static void add_source(ls_arena *arena, ls_survey_source *sources, const char *path, const char *as)
-{
-    size_t count = 0;
-    while (sources[count].path) {
-        count++;
-    }
-    if (path && *path && count < SOURCES_MAX) {
-        sources[count] = (ls_survey_source){ls_arena_strdup(arena, path), as};
-    }
-}
 
 /* model.from, adapter.from and data.train of a run file. */
 static ls_status read_sources(ls_arena *arena, const char *text, size_t bytes, const char *where,
@@ -269,6 +305,12 @@ static ls_status survey_checkpoint(ls_arena *arena, const ls_checkpoint *checkpo
 
 /* ---- all ---- */
 
+const char *ls_survey_path(ls_arena *arena, const ls_registry_entry *entry,
+                           const ls_registry_entry_file *file)
+{
+    return ls_path_is_dir(entry->path) ? ls_path_join(arena, entry->path, file->name) : entry->path;
+}
+
 static ls_status real_path(ls_arena *arena, const char *path, const char **real_out)
 {
     char *real = realpath(path, NULL);
@@ -294,7 +336,7 @@ ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
     }
     if (status == LS_ERR_NOT_FOUND) {
         ls_error_clear();
-        status = survey_files(arena, entry);
+        status = survey_files(arena, entry, sources);
     } else if (status == LS_OK) {
         LS_TRY(real_path(arena, found, &entry->path));
         LS_TRY(ls_checkpoint_open(entry->path, &checkpoint));

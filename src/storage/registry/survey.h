@@ -4,7 +4,8 @@
  *
  *   a checkpoint, a run directory (its newest checkpoint)   digests come from the manifest, which
  *                                                           costs nothing; facts: run, metrics
- *   a folder, a file                                        every file is read
+ *   a folder, a file                                        every file is read; of a folder that
+ *                                                           `data prepare` made, facts: preparation
  */
 #ifndef LS_STORAGE_REGISTRY_SURVEY_H
 #define LS_STORAGE_REGISTRY_SURVEY_H
@@ -26,5 +27,9 @@ typedef struct ls_survey_source {
 } ls_survey_source;
 LS_MUST_CHECK ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
                                   ls_survey_source **sources_out);
+
+/* Where a file of an entry was when that was made: entry.path is a folder or the file itself. */
+const char *ls_survey_path(ls_arena *arena, const ls_registry_entry *entry,
+                           const ls_registry_entry_file *file);
 
 #endif

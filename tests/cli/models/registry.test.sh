@@ -56,6 +56,18 @@ print(sorted((n["name"], n["version"], n["generation"]) for n in l["nodes"]), le
 expect 0 registry show scores
 prints "perplexity" "lockstep "
 
+# Prepared data: the lineage tells from what, and how.
+mkdir -p raw/in prepared/data && cp corpus/text.txt raw/in/ && cp corpus/text.txt prepared/data/
+cat >prepared/report.json <<JSON
+{"version": 1, "identity": "abc", "documents": 200, "kept": 180, "steps": [{"step": "normalise"}, {"step": "quality"}],
+ "files": [{"input": {"path": "raw/in/text.txt"}, "output": {"name": "text.txt"}}]}
+JSON
+expect 0 registry add raw --name raw
+expect 0 registry add prepared --name clean
+expect 0 "$LOCKSTEP" train run.yaml --run-dir cleaned --set "data.train=[prepared/data/*.txt]" --set train.steps=2 --set name=cleaned
+expect 0 registry lineage cleaned
+prints "data clean@1" "180 of 200 documents kept, by normalise, quality" "data raw@1"
+
 # ---- stages ----
 
 expect 2 registry show assistant@approved
@@ -96,6 +108,8 @@ expect 2 registry add corpus --name ../../x
 says "is not a name"
 expect 2 registry add corpus
 says "--name is missing"
+expect 2 registry add scores.json --name x --note "$(printf '\377')"
+says "not valid UTF-8"
 expect 2 registry add nowhere --name x
 says "nowhere"
 expect 2 registry add corpus --name x --parent nobody@1
@@ -130,6 +144,7 @@ says "is not what was registered"
 rm corpus/text.txt
 expect 0 registry verify corpus
 prints "1 gone"
+rm -r raw prepared
 expect 2 registry get corpus -o gone
 says "only a reference"
 
