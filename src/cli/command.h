@@ -177,6 +177,7 @@ extern const ls_command ls_command_tokenize_encode;
 extern const ls_command ls_command_tokenize_decode;
 extern const ls_command ls_command_data_prepare;
 extern const ls_command ls_command_data_show;
+extern const ls_command ls_command_data_removed;
 extern const ls_command ls_command_template;
 extern const ls_command ls_command_cache_ls;
 extern const ls_command ls_command_cache_clear;

@@ -36,6 +36,7 @@ const ls_command_entry ls_command_list[] = {
     {"Data", &ls_command_tokenize_decode, false},
     {"Data", &ls_command_data_prepare, true},
     {"Data", &ls_command_data_show, true},
+    {"Data", &ls_command_data_removed, false},
     {"Data", &ls_command_template, false},
     {"Data", &ls_command_cache_ls, false},
     {"Data", &ls_command_cache_clear, false},

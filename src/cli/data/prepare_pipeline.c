@@ -56,7 +56,7 @@ static json_t *figures_of(const ls_data_pipeline *pipeline, const ls_preparation
     json_t *steps = json_array();
     for (size_t i = 1; i < pipeline->step_count; i++) {
         json_array_append_new(steps, json_pack("{s:s, s:f}", "step", pipeline->steps[i].name, "mb_per_s",
-                                               rate_of(figures->bytes, figures->step_s[i])));
+                                               rate_of(figures->step_bytes[i], figures->step_s[i])));
     }
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I, s:o}", "bytes", (json_int_t)figures->bytes, "wall_s",
                      figures->wall_s, "mb_per_s", rate_of(figures->bytes, figures->wall_s), "read_mb_per_s",

@@ -12,11 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
-double ls_preparation_clock(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double ls_preparation_clock(void)
+{
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -52,6 +57,11 @@ const char *ls_preparation_output_path(ls_preparation *p, size_t unit)
 static const char *verdicts_path(ls_preparation *p, uint32_t pass)
 {
     return ls_arena_printf(&p->arena, "%s/verdicts-%u", p->work, pass);
+}
+
+static const char *lines_path(ls_preparation *p, uint32_t pass)
+{
+    return ls_arena_printf(&p->arena, "%s/lines-%u", p->work, pass);
 }
 
 static const char *report_path(ls_arena *arena, const char *folder)
@@ -150,6 +160,18 @@ static ls_status find_bases(ls_preparation *p, const ls_pass *pass, ls_file_map 
                                         (unsigned long long)total, UINT32_MAX - 1);
 }
 
+static ls_status write_lines(ls_preparation *p, const ls_pass *pass, const ls_file_map *findings,
+                             const ls_finding *verdicts)
+{
+    ls_line_table table = {0};
+    LS_TRY(ls_verdicts_find_lines(p->pipeline, pass, findings, verdicts, &table));
+    const size_t slots = table.slots ? table.mask + 1 : 0;
+    const ls_status status =
+        ls_file_write_atomic(lines_path(p, pass->number), table.slots, slots * sizeof *table.slots);
+    free(table.slots);
+    return status;
+}
+
 static ls_status decide(ls_preparation *p, const ls_pass *pass, const ls_file_map *findings)
 {
     const uint64_t count = p->bases[p->pipeline->file_count];
@@ -158,6 +180,9 @@ static ls_status decide(ls_preparation *p, const ls_pass *pass, const ls_file_ma
                            ? ls_verdicts_decide(p->pipeline, pass, findings, verdicts, count)
                            : ls_fail(LS_ERR_MEMORY, "not enough memory for the verdicts of %llu documents",
                                      (unsigned long long)count);
+    if (status == LS_OK && pass->collects_lines) {
+        status = write_lines(p, pass, findings, verdicts);
+    }
     status = status == LS_OK
                  ? ls_file_write_atomic(verdicts_path(p, pass->number), verdicts, count * sizeof *verdicts)
                  : status;
@@ -207,7 +232,8 @@ static ls_status do_pass(ls_preparation *p, const ls_pass *pass)
         return ls_fail(LS_ERR_DATA, "%s is damaged: remove it and prepare again", c.marker);
     }
     p->verdicts = (const ls_finding *)(const void *)p->verdicts_map.data;
-    return LS_OK;
+    return pass->collects_lines ? ls_step_chain_set_lines(p->chain, pass->last, lines_path(p, pass->number))
+                                : LS_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -255,7 +281,7 @@ static ls_status run_finish(ls_preparation *p, const claim *c)
 /* All parts; those that other processes do are waited for. */
 static ls_status run_parts(ls_preparation *p)
 {
-    const ls_pass pass = {.first = 1, .last = p->pipeline->step_count};
+    ls_pass pass = {.first = 1, .last = 1};
     const claim c = {
         .name = "report", .marker = report_path(&p->arena, p->options->folder), .run = run_finish};
     bool done;
@@ -263,7 +289,15 @@ static ls_status run_parts(ls_preparation *p)
     if (ls_path_exists(c.marker)) {
         return LS_OK;
     }
-    LS_TRY(do_pass(p, &pass));
+    for (; pass.last < p->pipeline->step_count; pass.first = pass.last, pass.number++) {
+        pass.last += pass.number > 0;
+        while (pass.last < p->pipeline->step_count &&
+               p->pipeline->steps[pass.last].kind != LS_STEP_DEDUP_LINES) {
+            pass.last++;
+        }
+        pass.collects_lines = pass.last < p->pipeline->step_count;
+        LS_TRY(do_pass(p, &pass));
+    }
     LS_TRY(do_files(p, NULL));
     return do_part(p, &c, true, &done);
 }
@@ -271,7 +305,7 @@ static ls_status run_parts(ls_preparation *p)
 ls_status ls_preparation_run(const ls_preparation_options *options, ls_preparation_figures *figures_out)
 {
     ls_preparation p = {.options = options, .pipeline = options->pipeline};
-    const double begun_s = ls_preparation_clock();
+    const double begun_s = seconds_of(CLOCK_MONOTONIC);
     p.work = ls_arena_printf(&p.arena, "%s/.work", options->folder);
     p.pieces = calloc(options->threads, sizeof *p.pieces);
     ls_status status = p.pieces
@@ -289,7 +323,7 @@ ls_status ls_preparation_run(const ls_preparation_options *options, ls_preparati
     ls_file_map_close(&p.verdicts_map);
     ls_step_chain_close(p.chain);
     ls_arena_release(&p.arena);
-    p.figures.wall_s = ls_preparation_clock() - begun_s;
+    p.figures.wall_s = seconds_of(CLOCK_MONOTONIC) - begun_s;
     if (status == LS_OK && figures_out) {
         *figures_out = p.figures;
     }

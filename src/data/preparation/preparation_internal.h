@@ -45,7 +45,7 @@ void ls_preparation_outputs_release(ls_preparation *p);
 /* Adds the counts of all files and writes DIR/report.json. */
 LS_MUST_CHECK ls_status ls_preparation_finish(ls_preparation *p);
 
-/* Seconds since an arbitrary moment. */
+/* Seconds that this thread has used a processor. */
 double ls_preparation_clock(void);
 
 #endif

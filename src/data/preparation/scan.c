@@ -21,7 +21,7 @@ typedef struct scan {
 /* What a thread adds to the figures. */
 typedef struct tally {
     double step_s[LS_PIPELINE_STEPS_MAX], read_s;
-    uint64_t bytes;
+    uint64_t step_bytes[LS_PIPELINE_STEPS_MAX], bytes;
 } tally;
 
 /* ---- one document ---------------------------------------------------------------------------- */
@@ -57,6 +57,7 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal,
     double begun_s = ls_preparation_clock();
     while (!removal.reason && ++index < s->pass->last) {
         const bool judges = index >= s->pass->first;
+        t->step_bytes[index] += judges ? passage.bytes : 0;
         LS_TRY(ls_step_apply(s->p->chain, index, &piece->scratch, judges, &passage, &removal));
         if (!removal.reason && judges) {
             LS_TRY(append_key(s, index, piece, &passage));
@@ -64,6 +65,9 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal,
         const double now_s = ls_preparation_clock();
         t->step_s[index] += now_s - begun_s;
         begun_s = now_s;
+    }
+    if (!removal.reason && s->pass->collects_lines) {
+        ls_common_lines_collect(&s->p->pipeline->steps[s->pass->last], &passage, &piece->out);
     }
     if (removal.reason) {
         finding.step = (uint8_t)index;
@@ -78,7 +82,7 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal,
 
 static ls_status scan_documents(scan *s, ls_shard_piece *piece, tally *t)
 {
-    uint64_t number = s->p->bases ? s->p->bases[s->unit] + piece->first : 0;
+    uint64_t number = (s->p->bases ? s->p->bases[s->unit] : 0) + piece->first;
     for (;; number++) {
         ls_removal removal;
         bool has_one;
@@ -93,6 +97,7 @@ static ls_status scan_documents(scan *s, ls_shard_piece *piece, tally *t)
             continue;
         }
         t->bytes += piece->raw.bytes;
+        piece->scratch.document = number;
         LS_TRY(judge(s, piece, removal, t));
     }
 }
@@ -106,6 +111,7 @@ static ls_status scan_piece(void *context, ls_shard_piece *piece)
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->pass->last; i++) {
         figures->step_s[i] += t.step_s[i];
+        figures->step_bytes[i] += t.step_bytes[i];
     }
     figures->read_s += t.read_s;
     figures->bytes += s->pass->number == 0 ? t.bytes : 0;

@@ -165,6 +165,7 @@ static ls_status work(void *context, ls_shard_piece *piece)
             break;
         }
         const ls_finding *verdict = &o->p->verdicts[document];
+        piece->scratch.document = document;
         own->counts.documents++;
         own->counts.bytes += piece->raw.bytes;
         if (verdict->step != LS_VERDICT_KEPT) {

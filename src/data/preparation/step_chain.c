@@ -2,6 +2,7 @@
 #include "data/preparation/step_chain.h"
 
 #include "data/language/language.h"
+#include "data/preparation/common_lines.h"
 #include "data/preparation/contamination.h"
 #include "data/preparation/normal_text.h"
 #include "data/preparation/private_data.h"
@@ -15,6 +16,7 @@ struct ls_step_chain {
     /* By step; NULL where a step needs none. */
     ls_language_model *languages[LS_PIPELINE_STEPS_MAX];
     ls_contamination *contaminations[LS_PIPELINE_STEPS_MAX];
+    ls_file_map lines[LS_PIPELINE_STEPS_MAX];
     /* By step: the kinds of private data. */
     uint32_t private_kinds[LS_PIPELINE_STEPS_MAX];
 };
@@ -102,8 +104,15 @@ void ls_step_chain_close(ls_step_chain *chain)
     for (size_t i = 0; chain && i < LS_PIPELINE_STEPS_MAX; i++) {
         ls_language_close(chain->languages[i]);
         ls_contamination_close(chain->contaminations[i]);
+        ls_file_map_close(&chain->lines[i]);
     }
     free(chain);
+}
+
+ls_status ls_step_chain_set_lines(ls_step_chain *chain, size_t index, const char *path)
+{
+    ls_file_map_close(&chain->lines[index]);
+    return ls_file_map_open(path, &chain->lines[index]);
 }
 
 ls_status ls_step_apply(const ls_step_chain *chain, size_t index, ls_step_scratch *scratch, bool judges,
@@ -116,6 +125,9 @@ ls_status ls_step_apply(const ls_step_chain *chain, size_t index, ls_step_scratc
         return ls_normal_text(step, scratch, passage);
     case LS_STEP_C4:
         return ls_c4_apply(step, scratch, judges, passage, removal_out);
+    case LS_STEP_DEDUP_LINES:
+        ls_common_lines_remove(step, &chain->lines[index], scratch->document, scratch, passage, removal_out);
+        return LS_OK;
     case LS_STEP_PII:
         *removal_out = apply_pii(chain, index, scratch, passage);
         return LS_OK;

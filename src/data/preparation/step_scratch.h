@@ -16,6 +16,8 @@ typedef struct ls_passage {
 } ls_passage;
 
 typedef struct ls_step_scratch {
+    /* Number of the document among those of all shards, for dedup_lines. */
+    uint64_t document;
     /* The words of words_text, and its characters; NULL: not cut. */
     ls_words words;
     const char *words_text;

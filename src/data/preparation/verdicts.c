@@ -41,6 +41,9 @@ typedef struct reader {
     /* Of the finding that was read: its keys, in the order of the steps. */
     ls_finding finding;
     const unsigned char *keys;
+    /* Of its lines. */
+    uint32_t line_count;
+    const unsigned char *lines;
 } reader;
 
 static void begin_unit(reader *r)
@@ -91,6 +94,19 @@ static bool read_finding(reader *r)
     }
     r->at = r->keys + bytes;
     r->left--;
+    r->line_count = 0;
+    if (!r->pass->collects_lines || r->finding.step != LS_VERDICT_KEPT) {
+        return true;
+    }
+    if ((size_t)(r->end - r->at) < sizeof r->line_count) {
+        return false;
+    }
+    memcpy(&r->line_count, r->at, sizeof r->line_count);
+    r->lines = r->at + sizeof r->line_count;
+    if ((size_t)(r->end - r->lines) / sizeof(uint64_t) < r->line_count) {
+        return false;
+    }
+    r->at = r->lines + r->line_count * sizeof(uint64_t);
     return true;
 }
 
@@ -253,6 +269,68 @@ static ls_status decide_similar(reader r, size_t index, ls_finding *verdicts, ui
     free(found.keys);
     free(found.parents);
     return status;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* Puts those lines of all documents in a table whose hashes are in part `part` of `parts`. */
+static ls_status put_lines(reader r, const ls_finding *verdicts, uint64_t part, uint64_t parts,
+                           ls_line_table *lines)
+{
+    for (uint64_t i = 0; read_finding(&r); i++) {
+        for (uint32_t k = 0; verdicts[i].step == LS_VERDICT_KEPT && k < r.line_count; k++) {
+            uint64_t hash;
+            memcpy(&hash, r.lines + k * sizeof hash, sizeof hash);
+            if (hash % parts != part) {
+                continue;
+            }
+            ls_common_line *line = lines->slots ? ls_line_table_find(lines, hash) : NULL;
+            if (line && line->first) {
+                line->is_common = line->is_common || line->first - 1 != i;
+            } else {
+                LS_TRY(ls_line_table_put(lines, (ls_common_line){.hash = hash, .first = (uint32_t)i + 1}));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status keep_common(const ls_line_table *all, ls_line_table *common)
+{
+    for (uint64_t i = 0; all->slots && i <= all->mask; i++) {
+        if (all->slots[i].is_common) {
+            LS_TRY(ls_line_table_put(common, all->slots[i]));
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_verdicts_find_lines(const ls_data_pipeline *pipeline, const ls_pass *pass,
+                                 const ls_file_map *findings, const ls_finding *verdicts,
+                                 ls_line_table *table_out)
+{
+    const reader r = begin_reading(pipeline, pass, findings);
+    uint64_t lines = 0, documents = 0;
+    for (reader counting = r; read_finding(&counting); documents++) {
+        lines += counting.line_count;
+    }
+    /* A table that grows has up to 96 bytes for each line. */
+    const uint64_t memory = 36 * documents > 64 << 20 ? 36 * documents : 64 << 20;
+    const uint64_t parts = 96 * lines / memory + 1;
+    ls_line_table common = {0};
+    ls_status status = LS_OK;
+    for (uint64_t part = 0; status == LS_OK && part < parts; part++) {
+        ls_line_table all = {0};
+        status = put_lines(r, verdicts, part, parts, &all);
+        status = status == LS_OK ? keep_common(&all, &common) : status;
+        free(all.slots);
+    }
+    if (status != LS_OK) {
+        free(common.slots);
+        return status;
+    }
+    *table_out = common;
+    return LS_OK;
 }
 
 /* ---- a pass ---------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/preparation/common_lines.h"
 #include "data/preparation/pipeline.h"
 
 #include <assert.h>
@@ -62,6 +63,9 @@ typedef struct ls_pass {
     /* Steps [first, last) are judged in this pass. */
     size_t first, last;
     uint32_t number;
+    /* Step `last` is dedup_lines: after the keys of each document that is kept come its lines
+     * (data/preparation/common_lines.h). */
+    bool collects_lines;
 } ls_pass;
 
 /* Opens the findings of a shard and checks the trailer. Errors: LS_ERR_DATA, LS_ERR_IO. */
@@ -74,5 +78,14 @@ LS_MUST_CHECK ls_status ls_findings_open(const char *path, ls_file_map *map_out,
  */
 LS_MUST_CHECK ls_status ls_verdicts_decide(const ls_data_pipeline *pipeline, const ls_pass *pass,
                                            const ls_file_map *findings, ls_finding *verdicts, uint64_t count);
+
+/*
+ * Finds the lines that several documents of a decided pass have. Memory: as much as for documents,
+ * or 64 MiB; more lines are looked at in parts. The caller frees table_out->slots. Errors:
+ * LS_ERR_MEMORY.
+ */
+LS_MUST_CHECK ls_status ls_verdicts_find_lines(const ls_data_pipeline *pipeline, const ls_pass *pass,
+                                               const ls_file_map *findings, const ls_finding *verdicts,
+                                               ls_line_table *table_out);
 
 #endif

@@ -94,6 +94,28 @@ expect 0 "$LOCKSTEP" data prepare web.yaml -o killed
 check "the same bytes after kills" diff -r one killed
 expect 0 "$LOCKSTEP" data show one/data
 
+# What was removed can be asked for.
+expect 0 "$LOCKSTEP" data removed one --step dedup_minhash
+prints "in-0.jsonl:42  dedup_minhash, similar" "kept: in-0.jsonl:6" "1 of 1 removed documents"
+expect 0 "$LOCKSTEP" data removed one --json -n 2
+same "counts" "$(field "$out" count) $(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["documents"]))' "$out")" "7 2"
+expect 2 "$LOCKSTEP" data removed one --step dedupe
+says "no step dedupe" "dedup_minhash"
+expect 2 "$LOCKSTEP" data removed in-0.jsonl
+says "no report.json"
+
+# Lines that an earlier document has are removed, also in another file; later steps see what is left.
+printf '%s\n' '{"text":"the footer of all pages\nfirst text of its own"}' '{"text":"second text of its own\n  the footer of all pages"}' >l0.jsonl
+printf '%s\n' '{"text":"the footer of all pages"}' '{"text":"second text of its own\nthird text of its own"}' '{"text":"the footer of all pages\nthird text of its own\nsecond"}' '{"text":"second"}' >l1.jsonl
+printf 'input: [l0.jsonl, l1.jsonl]\nsteps:\n  - step: dedup_lines\n    length_min: 10\n  - step: dedup_exact\n' >lines.yaml
+expect 0 "$LOCKSTEP" data prepare lines.yaml -o lines
+same "lines" "$(zstd -dc lines/data/*.zst)" '{"text":"the footer of all pages\nfirst text of its own"}
+{"text":"second text of its own"}
+{"text":"third text of its own"}
+{"text":"second"}'
+expect 0 "$LOCKSTEP" data removed lines
+prints "l1.jsonl:1  dedup_lines" "l1.jsonl:4  dedup_exact, copy" "kept: l1.jsonl:3"
+
 # Mistakes are named.
 sed 's/dedup_exact/dedupe_exact/' web.yaml >bad.yaml
 expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
