@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Common lines: those that several documents have. dedup_lines keeps each in the first document that
- * has it and removes it from all later ones; short lines stay, and so do repeats within a document.
- * Lines are compared without the blanks around them, by a hash of 64 bits.
+ * Common lines: those that several documents have. dedup_lines keeps each in the first document
+ * that has it and removes it from all later ones; short lines stay, and so do repeats within a
+ * document. Lines are compared without the blanks around them, by a hash of 64 bits.
  */
 #ifndef LS_DATA_PREPARATION_COMMON_LINES_H
 #define LS_DATA_PREPARATION_COMMON_LINES_H

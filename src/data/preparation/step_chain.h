@@ -26,7 +26,8 @@ LS_MUST_CHECK ls_status ls_step_chain_set_lines(ls_step_chain *chain, size_t ind
 /*
  * Applies step `index` to a passage. judges: false: the passage is only changed, because it is
  * known already that the step keeps it. removal_out: its reason is 0 if the passage is kept.
- * Deduplication of documents does nothing here, and dedup_lines only after its table was set. Errors: LS_ERR_MEMORY.
+ * Deduplication of documents does nothing here, and dedup_lines only after its table was set.
+ * Errors: LS_ERR_MEMORY.
  */
 LS_MUST_CHECK ls_status ls_step_apply(const ls_step_chain *chain, size_t index, ls_step_scratch *scratch,
                                       bool judges, ls_passage *passage, ls_removal *removal_out);
