@@ -93,7 +93,7 @@ static void compare_tokenizers(const ls_model_file *a, const ls_model_file *b, l
 static const char *way_out(const ls_merge_work *w, const ls_model_file *a, const ls_model_file *b)
 {
     ls_text shapes = {0}, tokenizers = {0}, alike = {0};
-    const char *way = "these two cannot be merged; compare them with 'lockstep eval A B --data FILE'";
+    const char *way = "These two cannot be merged; compare them with 'lockstep eval A B --data FILE'";
     for (size_t i = 1; i < w->options->count; i++) {
         ls_text differences = {0};
         compare(a, w->files[i], false, &differences);
@@ -109,9 +109,9 @@ static const char *way_out(const ls_merge_work *w, const ls_model_file *a, const
         way = ls_arena_printf(w->arena, "%s and%s can still be merged", w->options->paths[0],
                               ls_text_string(&alike));
     } else if (shapes.bytes == 0 && tokenizers.bytes == 0 && w->options->method != LS_MERGE_STITCH) {
-        way = "only layers can be merged, with --method stitch";
+        way = "Only layers can be merged, with --method stitch";
     } else if (shapes.bytes == 0) {
-        way = "only layers can be merged, with --method stitch and the first and the last layer from models "
+        way = "Only layers can be merged, with --method stitch and the first and the last layer from models "
               "with the same tokenizer";
     }
     ls_text_release(&shapes);

@@ -211,7 +211,7 @@ static ls_status files_json(const branch *b, json_t *list)
     return LS_OK;
 }
 
-static ls_status base_json(const char *path, json_t **base_out)
+static ls_status base_json(ls_arena *arena, const char *path, json_t **base_out)
 {
     ls_model_file *file = NULL;
     ls_model_reader reader;
@@ -228,8 +228,8 @@ static ls_status base_json(const char *path, json_t **base_out)
         ls_model_reader_close(&reader);
     }
     if (status == LS_OK) {
-        *base_out =
-            json_pack("{s:s, s:s, s:I}", "path", path, "digest", digest, "step", (json_int_t)file->step);
+        *base_out = json_pack("{s:s, s:s, s:I}", "path", everywhere(arena, path), "digest", digest, "step",
+                              (json_int_t)file->step);
     }
     ls_model_file_close(file);
     return status;
@@ -257,7 +257,7 @@ ls_status ls_branches_make(ls_arena *arena, const ls_branches_options *o, json_t
         json_decref(list);
         return ls_fail(LS_ERR_INVALID, "%s already has branches; choose another -o", o->dir);
     }
-    ls_status status = base_json(o->model, &base);
+    ls_status status = base_json(arena, o->model, &base);
     for (size_t i = 0; i < o->count && status == LS_OK; i++) {
         status = find_branch(arena, o, branches, i);
     }

@@ -42,7 +42,8 @@ uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, u
 {
     LS_ASSERT(hosts > 0 && groups % hosts == 0);
     const uint64_t share = LS_COMPRESSION_BLOCK * divide_up(divide_up(values, hosts), LS_COMPRESSION_BLOCK);
-    const uint64_t received = groups - groups / hosts, sent = hosts - 1; /* by the owner of a share */
+    /* by the owner of a share */
+    const uint64_t received = groups - groups / hosts, sent = hosts - 1;
     uint64_t bytes = 0;
     for (uint64_t at = 0; at < values; at += share) {
         bytes += (received + sent) * ls_compressed_bytes(&scheme->form, ls_min_u64(share, values - at));

@@ -79,6 +79,13 @@ same "layers" "$(field tall/0/config.json num_hidden_layers)" 3
 expect 0 "$LOCKSTEP" merge branches/lower branches/upper -o whole --method stitch --layers A:0-1 --json
 check "all layers of one model" python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); assert r["digest"] == r["parents"][0]["digest"]' "$out"
 
+cp -r branches/lower/checkpoints/12 copy
+expect 0 "$LOCKSTEP" merge branches/lower copy -o alike --method experts
+expect 0 "$LOCKSTEP" eval branches/lower alike --data lower.txt --json
+check "a mixture of equal experts is the model, whatever its routers say" python3 -c '
+import json, sys
+one, mixture = (row["losses"][0]["loss"] for row in json.load(open(sys.argv[1]))["models"])
+assert abs(one - mixture) < 1e-6, (one, mixture)' "$out"
 expect 0 "$LOCKSTEP" merge "${all[@]}" -o mixture --method experts "${texts[@]}"
 prints "lockstep train mixture/router.yaml" "mixture"
 expect 0 "$LOCKSTEP" train mixture/router.yaml --json --run-dir routed --set train.steps=6 --set train.global_batch=4 --set eval.every_steps=0
