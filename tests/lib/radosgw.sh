@@ -9,6 +9,16 @@ radosgw_is_there() {
     done
 }
 
+# The first daemon refuses (EPERM) what comes before it is ready.
+radosgw_answers() {
+    local _
+    for _ in $(seq 60); do
+        timeout 60 ceph -s && return 0
+        sleep 0.5
+    done
+    return 1
+}
+
 radosgw_start() {
     local base=$1 port=$2 mon=$(($2 + 1)) id
     id=$(cat /proc/sys/kernel/random/uuid)
@@ -59,7 +69,7 @@ CONF
     {
         monmaptool --create --clobber --fsid "$id" --addv a "[v1:127.0.0.1:$mon]" "$base/monmap" &&
             ceph-mon -i a --mkfs --monmap "$base/monmap" --mon-data "$base/mon" && ceph-mon -i a --mon-data "$base/mon" &&
-            timeout 60 ceph -s && ceph-mgr -i x &&
+            radosgw_answers && ceph-mgr -i x &&
             ceph-osd -i 0 --mkfs --osd-data "$base/osd" --osd-objectstore memstore &&
             timeout 60 ceph osd new "$(cat "$base/osd/fsid")" 0 && ceph-osd -i 0 --osd-data "$base/osd" &&
             radosgw --name client.rgw --no-mon-config

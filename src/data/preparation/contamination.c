@@ -130,7 +130,7 @@ static ls_status add_record(void *context, const ls_walked *walked, ls_status re
 static ls_status add_text_file(ls_contamination *c, const ls_corpus_file *file)
 {
     ls_file_map map;
-    LS_TRY(ls_file_map_open(file->path, &map));
+    LS_TRY(ls_corpus_map(file, &map));
     ls_status status = ls_corpus_unpack(file, &(ls_unpack_options){.folder = ""}, &map);
     status = status == LS_OK ? ls_text_check((const char *)map.data, map.bytes, file->path, true) : status;
     status = status == LS_OK ? add_item(c, file->path, 1, (const char *)map.data, map.bytes) : status;

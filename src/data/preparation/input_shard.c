@@ -142,7 +142,7 @@ ls_status ls_shard_walk_run(ls_shard_walk *walk, ls_shard_piece *pieces)
 {
     const ls_corpus_file *file = &walk->pipeline->files[walk->unit];
     ls_file_map map;
-    LS_TRY(ls_file_map_open(file->path, &map));
+    LS_TRY(ls_corpus_map(file, &map));
     const ls_status status = walk_content(walk, file, &map, pieces);
     ls_file_map_close(&map);
     return status;

@@ -177,6 +177,11 @@ static ls_status identify(ls_data_pipeline *pipeline)
     for (size_t i = 0; i < pipeline->file_count && status == LS_OK; i++) {
         struct stat at;
         const char *path = pipeline->files[i].path;
+        const ls_shard *shard = pipeline->files[i].shard;
+        if (shard) {
+            ls_text_printf(&text, "%s %llu %s\n", path, (unsigned long long)shard->bytes, shard->etag);
+            continue;
+        }
         status = stat(path, &at) == 0 ? LS_OK : ls_fail_errno(errno, "can't look at %s", path);
         ls_text_printf(&text, "%s %lld %lld.%09ld\n", path, (long long)at.st_size,
                        (long long)at.st_mtim.tv_sec, at.st_mtim.tv_nsec);

@@ -15,24 +15,35 @@ ls_schedule ls_session_schedule(const ls_session *session)
     };
 }
 
+/* The last step whose samples are expected when the n-th step of this process draws its own: few in
+ * the beginning, so that what the first steps need is not kept waiting by what comes later. */
+static uint64_t expected_until(uint64_t n, uint64_t steps_ahead)
+{
+    const uint64_t growing = n < 16 ? (UINT64_C(2) << n) - 1 : steps_ahead;
+    return n + (growing < steps_ahead ? growing : steps_ahead);
+}
+
 /*
  * What a rank draws at a position of a step, it will most likely draw at the same position of the
- * steps that follow. So streamed data are expected some steps ahead; in the first step all of a
- * leaf, too.
+ * steps that follow. So streamed data are expected some steps ahead; in the first step the rest of
+ * a leaf, too.
  */
 static void expect_samples(ls_session *session, uint64_t position)
 {
-    enum { AHEAD = 512, STEPS_MIN = 2, STEPS_MAX = 32 };
+    enum { SAMPLES_AHEAD = 512, STEPS_MIN = 2, STEPS_MAX = 32 };
     const ls_run_train *train = &session->run.train;
     const uint64_t batch = train->global_batch, leaf = batch / train->leaves, step = position / batch;
-    const uint64_t wanted = AHEAD / batch;
-    const uint64_t steps = wanted < STEPS_MIN ? STEPS_MIN : wanted > STEPS_MAX ? STEPS_MAX : wanted;
-    session->expects_since = session->expects_since == 0 ? step + 1 : session->expects_since;
-    const bool is_first = step + 1 == session->expects_since;
-    for (uint64_t i = 1; i < leaf && is_first && position % leaf == 0; i++) {
+    const uint64_t wanted = SAMPLES_AHEAD / batch;
+    const uint64_t ahead = wanted < STEPS_MIN ? STEPS_MIN : wanted > STEPS_MAX ? STEPS_MAX : wanted;
+    if (session->expects_since == 0 || step + 1 < session->expects_since) {
+        session->expects_since = step + 1;
+    }
+    const uint64_t first = session->expects_since - 1, n = step - first;
+    for (uint64_t i = 1; i < leaf && n == 0 && position % leaf == 0; i++) {
         ls_dataset_expect(session->dataset, train->seed, position + i);
     }
-    for (uint64_t k = is_first ? 1 : steps; k <= steps && step + k < train->steps; k++) {
+    const uint64_t from = n == 0 ? 0 : expected_until(n - 1, ahead), until = expected_until(n, ahead);
+    for (uint64_t k = from + 1 - n; k <= until - n && step + k < train->steps; k++) {
         ls_dataset_expect(session->dataset, train->seed, position + k * batch);
     }
 }

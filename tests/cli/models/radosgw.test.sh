@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# blob and checkpoint.mirror against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
+# blob, checkpoint.mirror and training data against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
 . "$LS_SOURCE_DIR/tests/lib/radosgw.sh"
 radosgw_is_there || exit 77
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
@@ -47,4 +47,12 @@ rm -rf run
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir run --json --ranks 2 --set checkpoint.mirror=s3://bucket/run
 same "a run brought back" "$(field "$out" state_hash)" "$reference"
 expect 0 "$LOCKSTEP" checkpoint verify s3://bucket/run
+# Training data: a file that is fetched, and a set of tokens that is streamed.
+expect 0 blob put text.txt s3://bucket/data/text.txt
+expect 0 "$LOCKSTEP" data prepare text.txt --tokenizer bytes --to s3://bucket/set
+for data in 's3://bucket/data/*.txt' s3://bucket/set; do
+    rm -rf home
+    expect 0 "$LOCKSTEP" train tiny.yaml --run-dir run --fresh --json --ranks 3 --set "data.train=[$data]"
+    same "trained from $data" "$(field "$out" state_hash)" "$reference"
+done
 finish
