@@ -4,9 +4,10 @@
 
     bench/parquet_peer.py [--bench build/release/bench_parquet] [--folder DIR] [--rows 3000] [--big 0]
 
-Needs the package pyarrow. Writes the same made-up rows (text, conversations, numbers, nulls, empty lists, structures in lists
-in structures) with every codec, page version and encoding that is read, in small and large pages and row groups, and compares
-every value. Then flips bits in pages with checksums, which must be found, and tries what is not read, which must be named.
+Needs the package pyarrow; polars, duckdb and fastparquet (with pandas) are compared too where they are. Writes the same made-up
+rows (text, conversations, numbers, nulls, empty lists, structures in lists in structures) with every codec, page version and
+encoding that is read, in small and large pages and row groups, and compares every value. Then flips bits in pages with
+checksums, which must be found, and tries what is not read, which must be named.
 --big N times both on N megabytes of text. Ends with 1 when something differs.
 """
 import argparse
@@ -96,6 +97,8 @@ def layouts():
     yield "delta numbers", dict(use_dictionary=False, compression="zstd", data_page_version="2.0",
                                 column_encoding={name: "DELTA_BINARY_PACKED" for name in ["id", "small", "wide", "word", "when"]})
     yield "booleans as runs", dict(use_dictionary=False, column_encoding={"good": "RLE"}, data_page_version="2.0")
+    yield "bytes apart", dict(use_dictionary=False, column_encoding={
+        name: "BYTE_STREAM_SPLIT" for name in ["id", "score", "half", "meta.lang.p"]})
     yield "small pages", dict(data_page_size=200, write_batch_size=7, dictionary_pagesize_limit=300)
     yield "small pages v2", dict(data_page_size=200, write_batch_size=7, data_page_version="2.0", compression="gzip")
     yield "small row groups", dict(row_group_size=37)
@@ -143,7 +146,7 @@ def flip(bench, folder, path, draw):
         with open(bad, "wb") as file:
             file.write(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1:])
         code, out, error = ours(bench, bad)
-        if code == 3 and "column `" in error and "row group" in error:
+        if code in (2, 3) and "column `" in error and "row group" in error:
             named += 1
         elif code != 0 or out != good:
             print(f"a bit at {at} of {path} was not found: exit code {code}, {error.strip()}")
@@ -154,14 +157,41 @@ def flip(bench, folder, path, draw):
 
 def refuse(bench, folder, table):
     good = True
-    for name, options, part in [("lz4", dict(compression="lz4"), "LZ4_RAW"), ("brotli", dict(compression="brotli"), "BROTLI"),
-                                ("split", dict(use_dictionary=False, column_encoding={"score": "BYTE_STREAM_SPLIT"}),
-                                 "BYTE_STREAM_SPLIT")]:
+    for name, options, part in [("lz4", dict(compression="lz4"), "LZ4_RAW"), ("brotli", dict(compression="brotli"), "BROTLI")]:
         path = os.path.join(folder, name + ".parquet")
         pq.write_table(table, path, **options)
         code, _, error = ours(bench, path)
         good = good and code == 2 and part in error
         print(f"{name}: exit code {code}, {error.strip()}")
+    return good
+
+
+def others(bench, folder, draw):
+    """The same from the programs of other packages, those that are here."""
+    rows = [{"text": maybe(draw, lambda: words(draw)), "n": maybe(draw, lambda: draw.randint(0, 10**15)), "f": draw.random(),
+             "b": maybe(draw, lambda: draw.random() < 0.5), "m": [{"role": "user", "content": words(draw, 3)}
+                                                                  for _ in range(draw.randint(0, 3))]} for _ in range(20000)]
+    path, good = os.path.join(folder, "other.parquet"), True
+    try:
+        import polars
+        for codec, size in itertools.product(["zstd", "snappy", "gzip", "uncompressed"], [None, 2000]):
+            polars.DataFrame(rows).write_parquet(path, compression=codec, row_group_size=3000, data_page_size=size)
+            good = check(bench, f"polars {codec} {size}", path, rows) and good
+        import duckdb
+        source = os.path.join(folder, "source.parquet")
+        polars.DataFrame(rows).write_parquet(source)
+        for codec, version in itertools.product(["zstd", "snappy", "gzip", "uncompressed"], ["V1", "V2"]):
+            duckdb.sql(f"copy (select * from '{source}') to '{path}' (format parquet, compression {codec}, parquet_version {version},"
+                       " row_group_size 5000)")
+            good = check(bench, f"duckdb {codec} {version}", path, rows) and good
+        import fastparquet
+        import pandas
+        flat = [{key: one[key] for key in ("text", "f")} for one in rows]
+        for codec in ["SNAPPY", "ZSTD", "GZIP", None]:
+            fastparquet.write(path, pandas.DataFrame(flat), compression=codec, row_group_offsets=4000, stats=True)
+            good = check(bench, f"fastparquet {codec}", path, flat) and good
+    except ImportError as missing:
+        print(f"not compared: {missing}")
     return good
 
 
@@ -201,6 +231,7 @@ def main():
     good = check(args.bench, "no rows", empty, []) and good
     small = os.path.join(folder, "small.parquet")
     pq.write_table(table.slice(0, 40), small, write_page_checksum=True)
+    good = others(args.bench, folder, draw) and good
     good = flip(args.bench, folder, small, draw) and refuse(args.bench, folder, table.slice(0, 40)) and good
     if args.big:
         time_both(args.bench, folder, args.big)

@@ -31,8 +31,12 @@ LAYOUTS = {
         **{name: "DELTA_BYTE_ARRAY" for name in STRINGS[:2]}, **{name: "DELTA_LENGTH_BYTE_ARRAY" for name in STRINGS[2:]},
         "id": "DELTA_BINARY_PACKED", "ok": "RLE"}),
 }
+DAMAGE = {  # for the fuzz target: checksums would hide most of the code from it
+    "unchecked": dict(LAYOUTS["plain"], use_dictionary=True),
+    "unchecked_2": dict(LAYOUTS["deltas"], compression="none"),
+}
 
-for name, options in LAYOUTS.items():
+for name, options in {**LAYOUTS, **DAMAGE}.items():
     path = os.path.join(sys.argv[1], name)
-    pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), path, store_schema=False, write_page_checksum=True, **options)
+    pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), path, store_schema=False, write_page_checksum=name in LAYOUTS, **options)
     print(path, os.path.getsize(path))

@@ -12,7 +12,7 @@ typedef unsigned long long ull;
 
 static const int32_t MAGIC = 793712314;
 static const int64_t COUNT_MAX = INT64_C(1000000000000000);
-enum { MODEL_SUPERVISED = 3 };
+enum { MODEL_SUPERVISED = 3, LABELS_MAX = 1 << 24 };
 
 typedef struct reader {
     const char *path;
@@ -76,8 +76,8 @@ static ls_status check_settings(const reader *r, const ls_language_model *m, int
     if (m->loss < LS_LANGUAGE_TREE || m->loss > LS_LANGUAGE_EACH) {
         return fail_damaged(r, "its loss has no known number");
     }
-    if (m->bucket < 0 || (m->bucket == 0 && (m->maxn > 0 || m->ngrams > 1))) {
-        return fail_damaged(r, "it has n-grams and no buckets for them");
+    if (m->bucket < 0 || m->ngrams < 0 || (m->bucket == 0 && (m->maxn > 0 || m->ngrams > 1))) {
+        return fail_damaged(r, "its numbers of n-grams and of buckets for them cannot be true");
     }
     return LS_OK;
 }
@@ -228,8 +228,8 @@ static ls_status read_dictionary(reader *r, ls_language_model *m)
     LS_TRY(read_value(r, &tokens, sizeof tokens));
     LS_TRY(read_value(r, &m->pruned, sizeof m->pruned));
     /* A word takes at least a zero, a count and a kind. */
-    if (m->words < 0 || m->labels < 1 || (int64_t)size != (int64_t)m->words + m->labels ||
-        (size_t)size > (r->map.bytes - r->at) / 10) {
+    if (m->words < 0 || m->labels < 1 || m->labels > LABELS_MAX ||
+        (int64_t)size != (int64_t)m->words + m->labels || (size_t)size > (r->map.bytes - r->at) / 10) {
         return fail_damaged(r, "its numbers of words and labels cannot be true");
     }
     for (m->slots = 16; m->slots < 2 * (size_t)size;) {

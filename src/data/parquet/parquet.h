@@ -10,10 +10,11 @@
  *   BOOLEAN        true, false
  *   others         left out: INT96, FIXED_LEN_BYTE_ARRAY, decimals (ls_parquet_tell)
  *
- * Read are the encodings PLAIN, dictionary, RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and
- * DELTA_BYTE_ARRAY, pages of version 1 and 2, and pages that are not compressed or with Snappy,
- * gzip or zstd. Checked are the checksums of pages where they are there, and the counts of rows,
- * values and nulls. Memory: of each column one page and its dictionary, and one row.
+ * Read are the encodings PLAIN, dictionary, RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY,
+ * DELTA_BYTE_ARRAY and BYTE_STREAM_SPLIT, pages of version 1 and 2, and pages that are not
+ * compressed or with Snappy, gzip or zstd. Checked are the checksums of pages where they are there,
+ * and the counts of rows, values and nulls. Memory: of each column one page and its dictionary, and
+ * one row.
  *
  * Errors name the file, and column and row group where the mistake is in one: LS_ERR_DATA for what
  * is damaged; LS_ERR_UNSUPPORTED for another codec or encoding, encryption, and columns in other

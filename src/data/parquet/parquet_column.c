@@ -310,6 +310,7 @@ static bool is_known(const ls_parquet_column *c, int64_t encoding)
     case LS_PARQUET_RLE:
     case LS_PARQUET_DELTA_LENGTH_BYTE_ARRAY:
     case LS_PARQUET_DELTA_BYTE_ARRAY:
+    case LS_PARQUET_BYTE_STREAM_SPLIT:
         return true;
     default:
         return encoding == LS_PARQUET_DELTA_BINARY_PACKED && c->node->type != LS_PARQUET_FLOAT &&
@@ -329,9 +330,9 @@ static ls_status begin_page(ls_parquet *p, ls_parquet_column *c, const page *h)
     c->entries_left -= h->entries;
     if (!is_known(c, h->encoding)) {
         return ls_parquet_fail(p, c, LS_ERR_UNSUPPORTED,
-                               "the encoding %lld%s of its values is not read: write the file again with "
+                               "the encoding %lld of its values is not read: write the file again with "
                                "PLAIN, dictionary or DELTA encodings",
-                               (long long)h->encoding, h->encoding == 9 ? " (BYTE_STREAM_SPLIT)" : "");
+                               (long long)h->encoding);
     }
     /* A page without values may be without what begins them. */
     const bool is_empty = content.at == content.end;

@@ -53,11 +53,12 @@ static bool put_copy(unpacker *u, unsigned tag)
         return false;
     }
     unsigned char *to = u->to + u->done;
+    const unsigned char *from = to - offset;
     if (offset >= length) {
-        memcpy(to, to - offset, length);
+        memcpy(to, from, length);
     } else {
         for (size_t i = 0; i < length; i++) {
-            to[i] = to[i - offset];
+            to[i] = from[i];
         }
     }
     u->done += length;

@@ -80,11 +80,10 @@ bool ls_parquet_runs_next(ls_parquet_runs *runs, uint32_t *value_out)
 
 bool ls_parquet_runs_are_done(const ls_parquet_runs *runs)
 {
-    /* Values side by side come in groups of eight. */
+    /* Programs fill up a run of values side by side to eight, or to many more. */
     const uint64_t padded = runs->is_packed ? runs->run_left : 0;
     const uint64_t bits = padded > 0 ? runs->packed_bit + padded * runs->width : 0;
-    return runs->width == 0 ||
-           (runs->run_left == padded && padded < 8 && left_of(&runs->bytes) == (bits + 7) / 8);
+    return runs->width == 0 || (runs->run_left == padded && left_of(&runs->bytes) == (bits + 7) / 8);
 }
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -231,6 +230,10 @@ bool ls_parquet_values_begin(ls_parquet_values *values, ls_parquet_encoding enco
         return begin_dictionary(values);
     case LS_PARQUET_RLE:
         return begin_booleans(values);
+    case LS_PARQUET_BYTE_STREAM_SPLIT:
+        values->split_count = value_bits >= 32 ? left_of(&bytes) / (value_bits / 8) : 0;
+        values->split_at = 0;
+        return value_bits >= 32;
     case LS_PARQUET_DELTA_BINARY_PACKED:
         return value_bits >= 32 && begin_deltas(&values->deltas, bytes);
     case LS_PARQUET_DELTA_LENGTH_BYTE_ARRAY:
@@ -302,6 +305,19 @@ static bool next_with_prefix(ls_parquet_values *v, ls_parquet_value *value_out)
     return true;
 }
 
+static bool next_split(ls_parquet_values *v, ls_parquet_value *value_out)
+{
+    if (v->split_at == v->split_count) {
+        return false;
+    }
+    *value_out = (ls_parquet_value){0};
+    for (unsigned i = 0; i < v->value_bits / 8; i++) {
+        value_out->bits |= (uint64_t)v->bytes.at[i * v->split_count + v->split_at] << 8 * i;
+    }
+    v->split_at++;
+    return true;
+}
+
 bool ls_parquet_values_next(ls_parquet_values *values, ls_parquet_value *value_out)
 {
     int64_t number = 0;
@@ -316,6 +332,8 @@ bool ls_parquet_values_next(ls_parquet_values *values, ls_parquet_value *value_o
         return next_with_length(values, value_out);
     case LS_PARQUET_DELTA_BYTE_ARRAY:
         return next_with_prefix(values, value_out);
+    case LS_PARQUET_BYTE_STREAM_SPLIT:
+        return next_split(values, value_out);
     case LS_PARQUET_RLE:
         if (!ls_parquet_runs_next(&values->runs, &bit)) {
             return false;
@@ -334,8 +352,6 @@ bool ls_parquet_values_next(ls_parquet_values *values, ls_parquet_value *value_o
 bool ls_parquet_values_are_done(const ls_parquet_values *values)
 {
     switch (values->encoding) {
-    case LS_PARQUET_PLAIN:
-        return left_of(&values->bytes) == (values->value_bits == 1 ? (values->bit + 7) / 8 : 0);
     case LS_PARQUET_DELTA_BINARY_PACKED:
         return values->deltas.left == 0;
     case LS_PARQUET_DELTA_LENGTH_BYTE_ARRAY:

@@ -52,6 +52,7 @@ typedef enum ls_parquet_encoding {
     LS_PARQUET_DELTA_LENGTH_BYTE_ARRAY = 6,
     LS_PARQUET_DELTA_BYTE_ARRAY = 7,
     LS_PARQUET_RLE_DICTIONARY = 8,
+    LS_PARQUET_BYTE_STREAM_SPLIT = 9,
 } ls_parquet_encoding;
 
 typedef struct ls_parquet_value {
@@ -75,6 +76,8 @@ typedef struct ls_parquet_values {
     unsigned value_bits;
     ls_thrift bytes;
     uint64_t bit; /* of booleans */
+    /* BYTE_STREAM_SPLIT: first all lowest bytes, ...; the values, and the next one. */
+    size_t split_count, split_at;
     ls_parquet_runs runs;
     ls_parquet_deltas deltas, prefixes;
     /* DELTA_BYTE_ARRAY: the value before; released by the owner. */
@@ -87,8 +90,8 @@ typedef struct ls_parquet_values {
 bool ls_parquet_values_begin(ls_parquet_values *values, ls_parquet_encoding encoding, unsigned value_bits,
                              const ls_parquet_dictionary *dictionary, ls_thrift bytes);
 bool ls_parquet_values_next(ls_parquet_values *values, ls_parquet_value *value_out);
-/* After the last value: whether all bytes were used; true for indices and runs, which some programs
- * pad. */
+/* After the last value: whether all bytes were used. True for encodings whose pages some programs
+ * pad: all but differences. */
 bool ls_parquet_values_are_done(const ls_parquet_values *values);
 
 #endif
