@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<< HEAD
 # blob, checkpoint.mirror and training data against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
-=======
 # blob, checkpoint.mirror and the registry against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
->>>>>>> 443e1376 (docs: what the registry stores and how long it takes)
 . "$LS_SOURCE_DIR/tests/lib/radosgw.sh"
 radosgw_is_there || exit 77
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
@@ -51,7 +48,6 @@ rm -rf run
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir run --json --ranks 2 --set checkpoint.mirror=s3://bucket/run
 same "a run brought back" "$(field "$out" state_hash)" "$reference"
 expect 0 "$LOCKSTEP" checkpoint verify s3://bucket/run
-<<<<<<< HEAD
 # Training data: a file that is fetched, and a set of tokens that is streamed.
 expect 0 blob put text.txt s3://bucket/data/text.txt
 expect 0 "$LOCKSTEP" data prepare text.txt --tokenizer bytes --to s3://bucket/set
@@ -60,7 +56,6 @@ for data in 's3://bucket/data/*.txt' s3://bucket/set; do
     expect 0 "$LOCKSTEP" train tiny.yaml --run-dir run --fresh --json --ranks 3 --set "data.train=[$data]"
     same "trained from $data" "$(field "$out" state_hash)" "$reference"
 done
-=======
 # The registry.
 export LOCKSTEP_REGISTRY=s3://bucket/registry
 expect 0 "$LOCKSTEP" registry add run --name tiny --store
@@ -81,5 +76,4 @@ expect 0 "$LOCKSTEP" registry verify
 prints "4 good, 0 damaged"
 expect 0 "$LOCKSTEP" registry get tiny -o fetched
 same "the model from the registry" "$("$LOCKSTEP" state-hash fetched)" "$reference"
->>>>>>> 443e1376 (docs: what the registry stores and how long it takes)
 finish
