@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# blob, checkpoint.mirror and training data against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
-# blob, checkpoint.mirror and the registry against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
+# blob, checkpoint.mirror, streamed data and the registry against Ceph's radosgw, a server of others that checks signatures. Skipped where it is not installed.
 . "$LS_SOURCE_DIR/tests/lib/radosgw.sh"
 radosgw_is_there || exit 77
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
