@@ -20,10 +20,13 @@
 #include "base/compression.h"
 #include "base/status.h"
 
+#include <stdbool.h>
+
 typedef struct ls_link_scheme {
     const char *name;    /* "int8", "local 100, int4" */
     ls_compression form; /* of what is sent, both ways */
     uint64_t steps;      /* H, steps from one exchange to the next: 1 without local steps */
+    bool only_planned;   /* training cannot do it yet */
 } ls_link_scheme;
 
 /* Bytes that all hosts together send in one exchange of `values` values. Each host has `groups` /
@@ -53,7 +56,7 @@ typedef struct ls_link_estimate {
 
 /* What is compared: dense first, then from the gentlest to the harshest. */
 extern const ls_link_scheme ls_link_schemes[];
-enum { LS_LINK_SCHEMES = 10 };
+enum { LS_LINK_SCHEMES = 15 };
 
 /*
  * Memory and checkpoints, for P values:
@@ -66,8 +69,8 @@ enum { LS_LINK_SCHEMES = 10 };
 void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_scheme *scheme,
                               ls_link_estimate *estimate_out);
 
-/* The gentlest scheme with which at least 80 % of the time is spent computing, else the one that
- * computes most; index into ls_link_schemes. */
+/* Of the schemes that training can do, the gentlest with which at least 75 % of the time is spent
+ * computing, else the one that computes most; index into ls_link_schemes. */
 uint32_t ls_link_choose(const ls_link_setting *setting);
 
 /* Bytes per second from "100Mbit", "1Gbit", "12.5MB/s", "1GB/s", with "bit/s" and "bps" for "bit".
