@@ -609,7 +609,8 @@ static ls_status check_ranks(const ls_run_file *run)
 {
     const ls_run_job *job = &run->job;
     const ls_run_parallel *parallel = &run->parallel;
-    const uint64_t leaves = ls_run_file_rank_leaves(run);
+    const uint64_t here = ls_run_file_rank_leaves(run, false), apart = ls_run_file_rank_leaves(run, true);
+    const uint64_t leaves = here > apart ? here : apart;
     if (job->min_ranks > job->max_ranks) {
         return ls_fail(LS_ERR_INVALID, "job.min_ranks is %llu, more than job.max_ranks, which is %llu",
                        number(job->min_ranks), number(job->max_ranks));

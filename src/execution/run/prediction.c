@@ -30,7 +30,7 @@ ls_own_time ls_prediction_time(const ls_calibration *calibration, const ls_sessi
                             .whole = &session->plan,
                             .pipeline = pipeline.stages > 1 ? &pipeline : NULL,
                             .scratch = scratch,
-                            .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
+                            .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run, false),
                             .micro_batches = pipeline.micro_batches,
                             .ranks = ranks,
                             .threads = ls_session_rank_threads(session, ranks),

@@ -92,12 +92,17 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .choose = choose_mesh,
         .chooser = trainer,
     };
-    if (run->train.local.steps > 0 && trainer->options->hosts) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "train.local.steps is %" PRIu64
-                       ", but a run with local steps is on one host in this version: "
-                       "leave out the other hosts, or set train.local.steps: 0 in a new run",
-                       run->train.local.steps);
+    const uint64_t ranks = ls_run_file_ranks(run);
+    const uint64_t most = ls_run_file_rank_leaves(run, trainer->options->hosts != NULL);
+    if (run->train.local.steps > 0 && ranks > most) {
+        return ls_fail(LS_ERR_INVALID,
+                       "the run would have %" PRIu64 " ranks, but %s; use at most %" PRIu64
+                       ", or other values of train.leaves and train.local.workers in a new run",
+                       ranks,
+                       trainer->options->hosts ? "each needs a worker to itself (train.local.workers)"
+                                               : "they share the leaves of one worker (train.leaves / "
+                                                 "train.local.workers)",
+                       most);
     }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));
     ls_prediction_make(&trainer->arena, &trainer->session, trainer->options->hosts != NULL,

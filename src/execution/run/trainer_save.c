@@ -218,7 +218,8 @@ static ls_status fail_not_whole(const ls_trainer *trainer)
                        ": some of the workers (train.local.workers) had made the next step when it failed",
                        trainer->loop.step);
     }
-    const ls_status status = ls_workers_gather(trainer->backend.workers, trainer->loop.step);
+    const ls_status status = ls_workers_gather(trainer->backend.workers,
+                                               ls_local_turns(&trainer->backend.local, trainer->loop.step));
     if (status != LS_OK) {
         return status;
     }

@@ -363,20 +363,22 @@ static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *r
         LS_TRY(compute_turn(trainer, turn, lr, result_out, &turn_s));
         *seconds_out += turn_s;
         const ls_local_turn which = ls_local_turn_at(local, turn);
+        losses[which.worker] = which.is_outer ? losses[which.worker] : (double)result_out->loss;
+        norms[which.worker] = which.is_outer ? norms[which.worker] : result_out->grad_norm;
         if (which.is_outer) {
             const uint64_t round = (which.step + 1) / local->steps;
             ls_emit_event("outer_step", json_pack("{s:I, s:I, s:f, s:f}", "step", (json_int_t)which.step + 1,
                                                   "round", (json_int_t)round, "grad_norm",
                                                   result_out->grad_norm, "seconds", turn_s));
             result_out->tokens = 0;
-        } else {
-            losses[which.worker] = (double)result_out->loss;
-            norms[which.worker] = result_out->grad_norm;
         }
         add_turn(&sum, result_out);
     }
-    sum.loss = (float)ls_local_mean(losses, local->workers);
-    sum.grad_norm = ls_local_mean(norms, local->workers);
+    /* On several hosts the ranks have told each other, and the last worker's turn has the means. */
+    const uint32_t last = local->workers - 1;
+    const bool is_told = trainer->options->hosts != NULL;
+    sum.loss = (float)(is_told ? losses[last] : ls_local_mean(losses, local->workers));
+    sum.grad_norm = is_told ? norms[last] : ls_local_mean(norms, local->workers);
     *result_out = sum;
     return LS_OK;
 }
@@ -397,7 +399,8 @@ void ls_trainer_gather(ls_trainer *trainer)
 {
     const char *text = ls_arena_strdup(&trainer->arena, ls_error_text());
     if (trainer->backend.workers &&
-        ls_workers_gather(trainer->backend.workers, trainer->loop.step) != LS_OK) {
+        ls_workers_gather(trainer->backend.workers,
+                          ls_local_turns(&trainer->backend.local, trainer->loop.step)) != LS_OK) {
         ls_log_debug(
             "the weights and the optimizer state of all hosts could not be collected on this host: %s",
             ls_error_text());

@@ -77,10 +77,10 @@ static void node(differences *d, uint32_t first, uint32_t count, int64_t at, int
                  float (*spare)[PIECE])
 {
     if (count == 1) {
-        const float *shared = d->shared + at, *own = d->workers + first * d->stride + at;
+        const float *own = d->workers + first * d->stride + at;
         float check = 0.0f;
         for (int64_t i = 0; i < n; i++) {
-            out[i] = shared[i] - own[i];
+            out[i] = d->shared ? d->shared[at + i] - own[i] : own[i];
             check += out[i] * 0.0f;
         }
         if (check != 0.0f || isnan(check)) {

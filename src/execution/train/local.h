@@ -62,7 +62,8 @@ double ls_local_mean(const double *values, uint32_t workers);
 
 /* Writes the sum over the workers of (shared - worker's parameters), in the tree over the workers,
  * for `count` elements. workers: the first of `worker_count` arrays, each `stride` after the one
- * before. Returns the first worker with a difference that is not finite; worker_count: none. */
+ * before. shared NULL: the sum of the arrays themselves. Returns the first worker with a term that
+ * is not finite; worker_count: none. */
 uint32_t ls_local_differences(const float *shared, const float *workers, int64_t stride,
                               uint32_t worker_count, int64_t count, float *sum_out);
 

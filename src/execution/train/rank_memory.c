@@ -7,10 +7,18 @@
 
 #include <stdio.h>
 
+/* The leaves of a step; more ranks than that are those of local steps on several hosts. */
+static uint32_t leaves_for(const ls_session *session, uint32_t ranks)
+{
+    const uint64_t leaves = ls_run_file_rank_leaves(&session->run, false);
+    const bool is_apart = session->run.train.local.steps > 0 && ranks > leaves;
+    return (uint32_t)(is_apart ? ls_run_file_rank_leaves(&session->run, true) : leaves);
+}
+
 /* One crew of ranks, or a rank that computes alone. */
 static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t crews, uint32_t crew)
 {
-    const uint32_t leaves = (uint32_t)ls_run_file_rank_leaves(&session->run);
+    const uint32_t leaves = leaves_for(session, crews);
     const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
     const uint32_t pieces = session->plan.options.sequence_cut, experts = ls_session_mesh(session).expert;
     const uint32_t buffers =
@@ -24,7 +32,7 @@ static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t cr
 ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
 {
     const ls_memory_plan *m = &session->memory;
-    const uint32_t leaves = (uint32_t)ls_run_file_rank_leaves(&session->run);
+    const uint32_t leaves = leaves_for(session, ranks);
     const uint32_t crews = ranks / ls_mesh_crew(ls_session_mesh(session));
     LS_ASSERT(ranks >= 1 && (ranks == 1 || (crews >= 1 && crews <= leaves)));
     ls_ranks_cost cost = {.ranks = ranks, .imbalance = 1.0};
@@ -69,7 +77,7 @@ static void describe_row(const ls_ranks_cost *cost, bool chosen, ls_text *text)
 
 void ls_ranks_cost_describe(const ls_session *session, ls_text *text)
 {
-    const uint64_t leaves = ls_run_file_rank_leaves(&session->run), most = session->run.job.max_ranks;
+    const uint64_t leaves = ls_run_file_rank_leaves(&session->run, false), most = session->run.job.max_ranks;
     const uint32_t crew = ls_mesh_crew(ls_session_mesh(session));
     const uint32_t last = crew * (uint32_t)(leaves < LS_LEAVES_MAX ? leaves : LS_LEAVES_MAX);
     ls_text_printf(text,

@@ -235,7 +235,7 @@ static ls_status build_plan(ls_session *session)
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
     session->memory =
-        ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run), ls_run_file_group(run));
+        ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run, false), ls_run_file_group(run));
     session->flops = ls_plan_count_flops(&session->plan);
     return plan_side_work(session);
 }
@@ -282,7 +282,7 @@ void ls_session_set_ranks(ls_session *session)
 
 static ls_status check_ranks(const ls_session *session)
 {
-    const uint64_t ranks = session->ranks, leaves = ls_run_file_rank_leaves(&session->run);
+    const uint64_t ranks = session->ranks, leaves = ls_run_file_rank_leaves(&session->run, false);
     if (ranks > LS_LOCAL_RANKS_MAX) {
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%" PRIu64 " ranks were asked for on one host; the allowed range is 1 to %d", ranks,

@@ -82,7 +82,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
     /* The guards know one set of parameters and moments. */
     const bool is_guarded = local.steps == 0;
     return (ls_step_settings){
-        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
+        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run, false),
         .global_batch = (uint32_t)train->global_batch / local.workers,
         .local = local,
         .group = ls_run_file_group(&session->run),

@@ -430,9 +430,16 @@ static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_su
         memset(job.sum, 0, (size_t)state->layout->float_count * sizeof(float));
         return LS_OK;
     }
-    ls_queue_run_tiles(state->queue, (state->layout->float_count + OUTER_TILE - 1) / OUTER_TILE,
-                       add_differences, &job);
-    LS_TRY(ls_queue_wait(state->queue));
+    const ls_step_settings *s = &stepper->settings;
+    if (s->add_workers) {
+        uint32_t found = 0;
+        LS_TRY(s->add_workers(s->add_context, job.sum, &found));
+        job.not_finite = found;
+    } else {
+        ls_queue_run_tiles(state->queue, (state->layout->float_count + OUTER_TILE - 1) / OUTER_TILE,
+                           add_differences, &job);
+        LS_TRY(ls_queue_wait(state->queue));
+    }
     if (job.not_finite < state->worker_count) {
         const uint64_t step = stepper->turn.step + 1;
         return ls_fail(LS_ERR_FAILED,

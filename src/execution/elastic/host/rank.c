@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/elastic/host/rank.h"
 
+#include "execution/elastic/host/local_hosts.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -41,6 +43,10 @@ typedef struct rank {
     uint32_t executor_count;
     ls_comm *comm; /* of all ranks, when they are on several hosts */
     ls_data_parallel *parallel;
+    /* With local steps on several hosts: what crosses the link. `parallel` is then of this host,
+     * and all ranks give up the step after has_stopped. */
+    ls_local_hosts *local_hosts;
+    bool has_stopped;
     bool is_ready;  /* it has said so */
     bool is_broken; /* `parallel` was told to break its transfers */
     ls_stepper *stepper;
@@ -309,17 +315,21 @@ static ls_status join_others(rank *r)
 {
     LS_TRY(meet_other_hosts(r));
     const ls_step_settings settings = ls_session_step_settings(&r->session);
+    const bool is_apart = settings.local.steps > 0; /* workers share nothing but the outer step */
+    if (is_apart && r->comm) {
+        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &r->local_hosts));
+    }
     const ls_data_parallel_options options = {
         .plan = r->session.own_plans,
         .epoch = r->team.cut,
-        .leaves = r->control->leaves,
+        .leaves = settings.leaves,
         .group = settings.group,
         .compression = settings.compression,
         .compression_warmup = settings.compression_warmup,
         .queue = r->session.queue,
         .residuals = r->state.residuals,
-        .parts = r->team.parts,
-        .first_part = r->team.first_part,
+        .parts = is_apart ? r->team.local_parts : r->team.parts,
+        .first_part = is_apart ? 0 : r->team.first_part,
         .local_parts = r->team.local_parts,
         .rank = r->local,
         .first_rank = r->control->first_rank,
@@ -334,7 +344,7 @@ static ls_status join_others(rank *r)
         .sums = r->segment.sums,
         .context = r,
         .exchange = r->segment.exchange,
-        .comm = r->comm,
+        .comm = is_apart ? NULL : r->comm,
         .zero = ls_run_file_zero(&r->session.run),
         .shadow = r->session.run.parallel.shadow,
         .parameters = r->state.parameters,
@@ -386,7 +396,9 @@ static ls_status make_stepper(rank *r)
     }
     LS_TRY(await_fence(r, join_others(r)));
     ls_step_settings settings = ls_session_step_settings(session);
-    settings.should_stop = stop_asked;
+    settings.should_stop = r->local_hosts ? NULL : stop_asked; /* ranks agree on it, see end_step */
+    settings.add_workers = r->local_hosts ? ls_local_hosts_add : NULL;
+    settings.add_context = r->local_hosts;
     settings.stop_context = r;
     settings.parallel = r->parallel;
     settings.pipeline = session->pipeline_list ? &session->pipeline : NULL;
@@ -438,9 +450,11 @@ static void leave_team(rank *r)
 {
     ls_stepper_destroy(r->stepper);
     ls_data_parallel_destroy(r->parallel);
+    ls_local_hosts_destroy(r->local_hosts);
     ls_comm_close(r->comm);
     ls_state_release(&r->state);
     r->stepper = NULL;
+    r->local_hosts = NULL;
     r->parallel = NULL;
     r->comm = NULL;
     r->is_broken = false;
@@ -556,6 +570,40 @@ static void note_memory(rank *r)
     }
 }
 
+/* A turn of a worker of another host: nothing to do here but to say so. */
+static void pass_turn(rank *r)
+{
+    ls_part_marks *marks = &r->control->parts[r->part];
+    atomic_store(&marks->entered, r->step + 1);
+    atomic_store(&marks->begun, r->step + 1);
+    atomic_store(&marks->done, r->step + 1);
+}
+
+/* A turn on several hosts. After the last worker's turn, the ranks tell each other what the step's
+ * result needs, and whether to stop. */
+static ls_status run_apart(rank *r, const ls_local *local, double lr, ls_step_result *result)
+{
+    const ls_local_turn turn = ls_local_turn_at(local, r->step);
+    if (turn.is_first && r->has_stopped) {
+        return ls_fail(LS_STOPPED, "the run is to stop");
+    }
+    if (turn.is_outer) {
+        return ls_stepper_run(r->stepper, r->step, lr, result);
+    }
+    if (ls_local_hosts_has(r->local_hosts, turn.worker)) {
+        LS_TRY(ls_stepper_run(r->stepper, r->step, lr, result));
+        ls_local_hosts_note(r->local_hosts, turn.worker, result);
+    } else {
+        pass_turn(r);
+        result->audited = LS_NO_LEAF;
+    }
+    result->tokens = 0;
+    r->has_stopped = stop_asked(r);
+    return turn.worker + 1 == local->workers
+               ? ls_local_hosts_end_step(r->local_hosts, result, &r->has_stopped)
+               : LS_OK;
+}
+
 /* A step that a fence interrupts is run again with the new team. It keeps its begin, so that its
  * time includes the recovery. */
 static ls_status run_step(rank *r)
@@ -569,7 +617,8 @@ static ls_status run_step(rank *r)
     }
     const ls_local local = ls_session_local(&r->session);
     const double lr = ls_schedule_lr(&r->schedule, ls_local_turn_at(&local, r->step).step);
-    const ls_status status = ls_stepper_run(r->stepper, r->step, lr, &result.result);
+    const ls_status status = r->local_hosts ? run_apart(r, &local, lr, &result.result)
+                                            : ls_stepper_run(r->stepper, r->step, lr, &result.result);
     r->begin_ns = status == LS_FENCED ? r->begin_ns : 0;
     if (status != LS_OK) {
         r->slot->fault = status == LS_FENCED ? r->slot->fault : result.result.fault;
@@ -604,11 +653,15 @@ static ls_status distribute(rank *r)
         return LS_OK;
     }
     r->state.residual_turn = (uint32_t)(r->step % 2);
-    if (r->control->moves) {
-        LS_TRY(collect(r));
+    if (r->local_hosts) {
+        LS_TRY(ls_local_hosts_distribute(r->local_hosts));
+    } else {
+        if (r->control->moves) {
+            LS_TRY(collect(r));
+        }
+        LS_TRY(ls_data_parallel_distribute(r->parallel, &r->state));
+        LS_TRY(ls_data_parallel_settle(r->parallel));
     }
-    LS_TRY(ls_data_parallel_distribute(r->parallel, &r->state));
-    LS_TRY(ls_data_parallel_settle(r->parallel));
     atomic_store(&r->control->held, r->team.cut);
     return LS_OK;
 }
@@ -617,7 +670,9 @@ static ls_status gather(rank *r)
 {
     const uint32_t asked = atomic_load(&r->control->gather);
     r->state.residual_turn = (uint32_t)(r->step % 2);
-    if (r->comm) {
+    if (r->local_hosts) {
+        LS_TRY(ls_local_hosts_gather(r->local_hosts));
+    } else if (r->comm) {
         LS_TRY(ls_data_parallel_gather(r->parallel, &r->state));
     }
     atomic_store(&r->slot->gathered, asked);
@@ -727,6 +782,7 @@ ls_status ls_rank_run(const ls_rank_options *options)
     }
     ls_stepper_destroy(r.stepper);
     ls_data_parallel_destroy(r.parallel);
+    ls_local_hosts_destroy(r.local_hosts);
     ls_comm_close(r.comm);
     release_executors(&r);
     ls_state_release(&r.state);

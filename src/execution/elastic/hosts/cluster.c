@@ -122,6 +122,7 @@ static void send_join(ls_cluster *cluster, const ls_cluster_agent *a)
         .leaves = control->leaves,
         .crew = control->crew,
         .group = control->group,
+        .workers = control->workers,
         .ranks = control->ranks,
         .first_rank = a->first_rank,
         .local_ranks = a->count,

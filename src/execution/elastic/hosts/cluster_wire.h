@@ -93,7 +93,7 @@ typedef struct ls_cluster_hello {
 
 /* Followed by the run file's text. */
 typedef struct ls_cluster_join {
-    uint32_t kind, leaves, crew, group;
+    uint32_t kind, leaves, crew, group, workers;
     uint32_t ranks, first_rank, local_ranks, threads;
     uint64_t epoch, step, float_count, frozen_floats, exchange_bytes;
     /* of the trainer, absolute */

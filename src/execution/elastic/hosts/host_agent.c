@@ -212,7 +212,8 @@ static ls_status check_join(const ls_cluster_join *join, size_t run_file_bytes)
 {
     if (run_file_bytes != join->text_bytes || join->local_ranks < 1 ||
         join->local_ranks > LS_LOCAL_RANKS_MAX || join->crew < 1 || join->ranks / join->crew > join->leaves ||
-        join->leaves > LS_LEAVES_MAX || join->group > join->leaves || join->first_rank >= join->ranks ||
+        join->leaves > LS_LEAVES_MAX || join->group > join->leaves ||
+        join->workers > LS_SEGMENT_WORKERS_MAX || join->first_rank >= join->ranks ||
         join->local_ranks > join->ranks - join->first_rank) {
         return ls_fail(LS_ERR_INVALID,
                        "the coordinator told this host to take an impossible range of ranks, from %u up to "
@@ -254,6 +255,7 @@ static ls_status make_segment(ls_host_agent *self, const ls_cluster_join *join, 
         .leaves = join->leaves,
         .group = join->group,
         .crew = join->crew,
+        .workers = join->workers,
         .ranks = join->ranks,
         .first_rank = join->first_rank,
         .local_ranks = join->local_ranks,

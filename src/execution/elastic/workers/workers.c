@@ -24,7 +24,7 @@ static uint32_t slots_of(const ls_workers_options *options)
     const ls_run_file *run = &options->session->run;
     const uint64_t crew = ls_mesh_crew(ls_session_mesh(options->session));
     uint64_t slots =
-        ls_min_u64(run->job.max_ranks, ls_run_file_rank_leaves(run) / run->parallel.expert * crew);
+        ls_min_u64(run->job.max_ranks, ls_run_file_rank_leaves(run, false) / run->parallel.expert * crew);
     slots = ls_min_u64(slots, LS_LOCAL_RANKS_MAX) / crew * crew;
     return slots > options->ranks ? (uint32_t)slots : options->ranks;
 }
@@ -80,7 +80,8 @@ static ls_status make_segment(ls_workers *workers, const ls_text *text, uint64_t
         .float_count = (uint64_t)session->layout.float_count,
         .frozen_floats = (uint64_t)(session->layout.parameter_floats - session->layout.float_count),
         .exchange_bytes = ls_session_exchange_bytes(session, local_ranks),
-        .leaves = (uint32_t)ls_run_file_rank_leaves(&session->run),
+        .leaves = (uint32_t)ls_max_u64(ls_run_file_rank_leaves(&session->run, false),
+                                       ls_run_file_rank_leaves(&session->run, options->hosts != NULL)),
         .workers = session->run.train.local.steps > 0 ? (uint32_t)session->run.train.local.workers : 0,
         .group = ls_run_file_group(&session->run),
         .crew = ls_mesh_crew(ls_session_mesh(session)),
@@ -135,6 +136,14 @@ static ls_status check_host(const ls_workers_options *options, const char *host,
 {
     const ls_run_parallel *parallel = &options->session->run.parallel;
     const uint32_t unit = ls_mesh_stage_ranks(ls_session_mesh(options->session));
+    if (options->session->run.train.local.steps > 0 && ranks != 1) {
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "%s has %u ranks, but a run with local steps (train.local.steps) has one rank on each of "
+            "several hosts in this version: set slots=1 in the file of hosts (--local-ranks, "
+            "--slots), and --threads for more of its cores",
+            host, ranks);
+    }
     return ranks % unit == 0
                ? LS_OK
                : ls_fail(LS_ERR_INVALID,

@@ -76,13 +76,15 @@ static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *wo
     const ls_run_file *run = &workers->options.session->run;
     const ls_mesh mesh = ls_session_mesh(workers->options.session);
     const bool is_compressed = ls_run_file_group(run) > 0;
-    return (ls_reform_settings){.parts_max = (uint32_t)ls_run_file_rank_leaves(run) * ls_mesh_crew(mesh),
-                                .crew = ls_mesh_crew(mesh),
-                                .stage_ranks = ls_mesh_stage_ranks(mesh),
-                                .min_ranks = (uint32_t)run->job.min_ranks,
-                                /* residuals are on one host only, as shards are */
-                                .zero = is_compressed ? 1 : (uint32_t)run->parallel.zero,
-                                .shadow = run->parallel.shadow && !is_compressed};
+    return (ls_reform_settings){
+        .parts_max = (uint32_t)ls_run_file_rank_leaves(run, true) * ls_mesh_crew(mesh),
+        .crew = ls_mesh_crew(mesh),
+        .stage_ranks = ls_mesh_stage_ranks(mesh),
+        /* the state of a worker is on its host alone */
+        .min_ranks = run->train.local.steps > 0 ? workers->control->ranks : (uint32_t)run->job.min_ranks,
+        /* residuals are on one host only, as shards are */
+        .zero = is_compressed ? 1 : (uint32_t)run->parallel.zero,
+        .shadow = run->parallel.shadow && !is_compressed};
 }
 
 /* On the trainer's thread: passes on the events of the service thread. */

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Local steps (train.local) on several hosts: workers on their own hosts, the bits of one process, little on the link, and a lost host.
+. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+. "$LS_SOURCE_DIR/tests/lib/hosts.sh"
+train=("$LOCKSTEP" train tiny.yaml --json --threads 1 --set train.leaves=4 --set train.local.steps=4 --set train.local.workers=4 --set checkpoint.every_steps=3)
+write_text text.txt 400 5
+write_run tiny.yaml
+
+expect 0 "${train[@]}" --run-dir one
+reference=$(hashes "$out")
+hosts_file two.hosts host0 "host1 10.77.0.2"
+hosts_file three.hosts host0 "host1 10.77.0.2" "host2 10.77.0.3"
+expect 0 netns_run 0 "${train[@]}" --run-dir two --hosts two.hosts
+same "two hosts" "$(hashes "$out")" "$reference"
+expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
+expect 0 "${train[@]}" --run-dir three
+same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"
+
+# A rank of another host dies while its worker trains, and in the outer step: the run ends, and continues with the same bits.
+for fault in step=16,at=leaf step=17,at=block; do
+    export LS_TEST_FAULT=do=die,rank=1,$fault
+    expect 5 netns_run 0 timeout 60 "${train[@]}" --run-dir "lost-$fault" --hosts two.hosts
+    says "rank 1" "run the same command again"
+    unset LS_TEST_FAULT
+    expect 0 netns_run 0 "${train[@]}" --run-dir "lost-$fault" --hosts two.hosts
+    same "a host lost at $fault" "$(hashes "$out")" "$reference"
+done
+nothing_left "lost"
+
+hosts_file many.hosts "host0 slots=2" "host1 slots=2 10.77.0.2"
+expect 2 netns_run 0 "${train[@]}" --run-dir many --hosts many.hosts
+says "one rank on each of several hosts" "slots=1"
+hosts_file three.hosts host0 "host1 10.77.0.2" "host2 10.77.0.3"
+expect 2 netns_run 0 "${train[@]}" --run-dir few --hosts three.hosts --set train.local.workers=2
+says "use at most 2 ranks"
+finish
