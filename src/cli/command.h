@@ -188,6 +188,7 @@ extern const ls_command ls_command_blob_get;
 extern const ls_command ls_command_blob_put;
 extern const ls_command ls_command_blob_cp;
 extern const ls_command ls_command_blob_rm;
+extern const ls_command ls_command_blob_bench;
 /* cli/plan */
 extern const ls_command ls_command_plan;
 /* cli/queue */

@@ -47,6 +47,7 @@ const ls_command_entry ls_command_list[] = {
     {"Data", &ls_command_blob_put, false},
     {"Data", &ls_command_blob_cp, false},
     {"Data", &ls_command_blob_rm, false},
+    {"Data", &ls_command_blob_bench, false},
 
     {"Plan", &ls_command_plan, true},
     {"Plan", &ls_command_calibrate, false},

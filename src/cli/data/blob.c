@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* blob ls|get|put|cp|rm: files in S3 and folders. */
+/* blob ls|get|put|cp|rm|bench: files in S3 and folders. */
 #include "storage/blob/blob.h"
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/table.h"
+#include "storage/blob/blob_bench.h"
 #include "storage/blob/transfer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 typedef struct blob_settings {
     const char *endpoint, *region;
-    uint64_t threads;
+    uint64_t threads, bytes, objects;
     double patience_s;
     bool recursive, if_absent, json;
 } blob_settings;
@@ -338,4 +340,83 @@ const ls_command ls_command_blob_rm = {
     .options = &copy_table,
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_rm,
+};
+
+/* ---- bench ---- */
+
+static const ls_option bench_rows[] = {
+    {.key = "bytes",
+     .type = LS_OPTION_BYTES,
+     .offset = offsetof(blob_settings, bytes),
+     .default_text = "256MiB",
+     .min = 1,
+     .max = 1e13,
+     .help = "size of the large file"},
+    {.key = "objects",
+     .type = LS_OPTION_U64,
+     .offset = offsetof(blob_settings, objects),
+     .default_text = "1000",
+     .min = 1,
+     .max = 1e6,
+     .help = "number of small blobs, of 1 KiB each"},
+    LS_ROW_JSON(blob_settings),
+    ROWS_PLACE,
+};
+static const ls_option_table bench_table = LS_OPTIONS(bench_rows);
+
+static void print_bench(const blob_settings *s, const char *address, const ls_blob_bench_result *r)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    const json_int_t peak = 1024 * (json_int_t)usage.ru_maxrss;
+    if (s->json) {
+        json_t *root =
+            json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "address", address,
+                      "threads", (json_int_t)s->threads, "bytes", (json_int_t)s->bytes, "objects",
+                      (json_int_t)s->objects, "put_bytes_ps", r->put_bytes_ps, "get_bytes_ps",
+                      r->get_bytes_ps, "small_put_ps", r->put_ps, "small_get_ps", r->get_ps,
+                      "small_remove_ps", r->remove_ps, "sign_ps", r->sign_ps, "peak_rss_bytes", peak);
+        ls_print_json(root);
+        json_decref(root);
+        return;
+    }
+    printf("%s, %" PRIu64 " requests at once\n", address, s->threads);
+    printf("  a file of %.1f MB    put %.1f MB/s, get %.1f MB/s\n", (double)s->bytes / 1e6,
+           r->put_bytes_ps / 1e6, r->get_bytes_ps / 1e6);
+    printf("  %" PRIu64 " blobs of 1 KiB   put %.0f/s, get %.0f/s, remove %.0f/s\n", s->objects, r->put_ps,
+           r->get_ps, r->remove_ps);
+    printf("  signatures   %.0f/s on one core\n  peak memory  %.1f MB\n", r->sign_ps, (double)peak / 1e6);
+}
+
+static ls_status run_blob_bench(const ls_invocation *invocation)
+{
+    const blob_settings *s = invocation->settings;
+    const ls_blob_options options = options_of(s);
+    const ls_blob_bench_options asked = {
+        .bytes = s->bytes, .objects = s->objects, .threads = (unsigned)s->threads};
+    ls_blob_store *store = NULL;
+    ls_blob_bench_result result;
+    LS_TRY(ls_blob_open(invocation->words[0], &options, &store));
+    const ls_status status = ls_blob_bench(store, &asked, &result);
+    ls_blob_close(store);
+    LS_TRY(status);
+    print_bench(s, invocation->words[0], &result);
+    return LS_OK;
+}
+
+const ls_command ls_command_blob_bench = {
+    .name = "blob bench",
+    .words = "ADDRESS",
+    .summary = "measure a bucket or folder",
+    .details = "Stores and fetches a large file and many small blobs below ADDRESS, compares what\n"
+               "comes back, and removes them. The large file is read from and written to a file in\n"
+               "$TMPDIR.\n"
+               "\n"
+               "Example:\n"
+               "  lockstep blob bench s3://models --bytes 1GiB --threads 8",
+    .words_min = 1,
+    .words_max = 1,
+    .options = &bench_table,
+    .settings_bytes = sizeof(blob_settings),
+    .run = run_blob_bench,
 };

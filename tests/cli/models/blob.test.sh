@@ -51,6 +51,19 @@ same_file small place/small "to a folder"
 expect 0 blob ls place --json
 prints '"key": "small"'
 
+expect 0 blob bench s3://bucket/x --bytes 9MB --objects 20 --json
+check "rates" test "$(field "$out" put_bytes_ps get_bytes_ps small_put_ps small_get_ps sign_ps | tr ' ' '\n' | grep -c '^[1-9]')" -eq 5
+expect 0 blob ls s3://bucket/x/ -r
+prints "there is nothing at s3://bucket/x/"
+faults "GET small/000007 code 403"
+expect 1 blob bench s3://bucket/x --bytes 1kB --objects 20
+says "small/000007" "403"
+expect 0 blob bench measured --bytes 1MB --objects 3
+check "nothing is left" test -z "$(find measured -type f)"
+faults
+expect 0 blob ls s3://bucket/x/ -r
+prints "there is nothing at s3://bucket/x/"
+
 # ---- faults that pass ----
 
 faults "PUT f1 code 503 2" "PUT f1 code 500"
