@@ -3,7 +3,7 @@
 # What streaming a token set costs a run: the share of a step that waits for data, with tokens on this machine and from radosgw through a relay that
 # limits the rate, delays requests and lets some fail; and how soon the first batch is there, for a small set and a large one, with an empty cache.
 #
-#   bench/stream.sh [--rounds 3] [--steps 40] [--context 1024] [--rate-times 2] [--millions 100]
+#   bench/stream.sh [--rounds 3] [--steps 40] [--context 2048] [--rate-times 2] [--millions 100]
 #
 # The rate is --rate-times what the run consumes: 2 bytes per token of a step, over the step's time with local tokens. Blocks, checks and headers
 # of HTTP come on top of that. The first two steps of each run are left out. The set has --millions of tokens. Cases are run in turn.
@@ -12,7 +12,7 @@ set -u
 cd "$(dirname "$0")/.."
 . tests/lib/radosgw.sh
 radosgw_is_there || exit 1
-rounds=3 steps=40 context=1024 times=2 millions=100
+rounds=3 steps=40 context=2048 times=2 millions=100
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2; shift 2 ;;
@@ -69,7 +69,7 @@ name: stream
 model: {family: llama, layers: 1, heads: 2, kv_heads: 2, width: 64, ffn: 128, context: $context}
 tokenizer: {kind: bytes}
 data: {train: [$2], validation_fraction: 0}
-train: {steps: $steps, global_batch: 16, micro_batch: 1, leaves: 4, optimizer: {lr: 1.0e-3}}
+train: {steps: $steps, global_batch: 8, micro_batch: 1, leaves: 4, optimizer: {lr: 1.0e-3}}
 eval: {every_steps: 0}
 sample: {every_steps: 0}
 checkpoint: {every_steps: 0}
@@ -86,7 +86,7 @@ name, rate, context = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 steps = [m for m in map(json.loads, open(name + ".jsonl")) if "data_s" in m]
 rest = steps[2:]
 seconds = sum(m["step_s"] for m in rest)
-needed = 2 * 16 * (context + 1) * len(rest) / seconds
+needed = 2 * 8 * (context + 1) * len(rest) / seconds
 print("%.1f %.2f %.0f %s %s" % (1e3 * statistics.median(m["step_s"] for m in rest), 100 * sum(m["data_s"] for m in rest) / seconds,
                             1e3 * steps[0]["data_s"], "%.2f" % (rate / needed) if rate else "-", json.load(open(name + ".out"))["curve_hash"][:12]))
 PY
@@ -98,7 +98,7 @@ for round in $(seq "$rounds"); do
     run local "$work/large.bin"
     read -r ms wait first got curve < <(figures local 0 "$context")
     printf "$table" local "$ms" "$wait" "$first" "$got" "$curve"
-    rate=$(awk "BEGIN { printf \"%d\", $times * 2 * 16 * ($context + 1) / ($ms / 1000) }")
+    rate=$(awk "BEGIN { printf \"%d\", $times * 2 * 8 * ($context + 1) / ($ms / 1000) }")
     for case in "any rate:0 0 0" "${times}x rate:$rate 0 0" "${times}x rate, 50 ms, 1 % fail:$rate 0.05 0.01" "any rate, small set:0 0 0"; do
         data=s3://bucket/large
         [ "${case%%:*}" = "any rate, small set" ] && data=s3://bucket/small

@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAYS = 8, QUOTA_PART = 4 };
+/* MARK_S: a use is not marked again within that time. */
+enum { WAYS = 8, QUOTA_PART = 4, MARK_S = 60 };
 static const uint64_t MEMORY_BYTES = UINT64_C(64) << 20, FILE_BYTES_MIN = UINT64_C(1) << 20;
 static const double LOCK_S = 10.0;
 
@@ -31,10 +32,15 @@ typedef struct set_head {
 } set_head;
 enum { SET_BYTES = (int)sizeof(set_head) + WAYS * LS_TOKEN_BLOCK_BYTES };
 
+/* Written by calls, which tell when the disk is full; read through the map. */
+typedef struct store {
+    int fd; /* -1: none */
+    uint64_t sets;
+    const unsigned char *map;
+} store;
+
 struct ls_block_cache {
-    /* The file, and the memory that replaces it when it can't be written. */
-    int file, memory;
-    uint64_t file_sets, memory_sets;
+    store file, memory; /* the second replaces the first when that can't be written */
     _Atomic bool in_memory;
 };
 
@@ -64,24 +70,47 @@ static void remove_others(ls_arena *arena, const char *folder, const char *own)
     }
 }
 
-/* -1: there is none that can be used. What others of this machine write can't be trusted. */
-static int open_file(ls_arena *arena, const char *folder, uint64_t *sets_out)
+/* Gives a file its size, which takes no space yet, and maps it. Returns false, and closes it, if
+ * that fails. */
+static bool map_store(int fd, uint64_t bytes, store *store_out)
+{
+    const uint64_t sets = sets_of(bytes), size = sets * SET_BYTES;
+    void *map = ftruncate(fd, (off_t)size) == 0 ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (map == MAP_FAILED) {
+        close(fd);
+        return false;
+    }
+    *store_out = (store){.fd = fd, .sets = sets, .map = map};
+    return true;
+}
+
+static void close_store(store *s)
+{
+    if (s->fd >= 0) {
+        munmap((void *)(uintptr_t)s->map, s->sets * SET_BYTES);
+        close(s->fd);
+    }
+}
+
+/* False: there is no folder that can be used. What others of this machine write can't be trusted.
+ * */
+static bool open_file(ls_arena *arena, const char *folder, store *store_out)
 {
     ls_cache_limits limits;
     struct stat info;
     if (!folder[0] || ls_cache_limits_load(arena, folder, &limits) != LS_OK ||
         ls_dir_create(folder) != LS_OK || limits.quota_bytes / QUOTA_PART < FILE_BYTES_MIN) {
-        return -1;
+        return false;
     }
-    *sets_out = sets_of(limits.quota_bytes / QUOTA_PART);
-    const char *name = ls_arena_printf(arena, "blocks-%llu", (unsigned long long)*sets_out);
+    const uint64_t bytes = limits.quota_bytes / QUOTA_PART;
+    const char *name = ls_arena_printf(arena, "blocks-%llu", (unsigned long long)sets_of(bytes));
     remove_others(arena, folder, name);
     const int fd = open(ls_path_join(arena, folder, name), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid())) {
         close(fd);
-        return -1;
+        return false;
     }
-    return fd;
+    return fd >= 0 && map_store(fd, bytes, store_out);
 }
 
 ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
@@ -89,14 +118,12 @@ ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
     ls_arena arena = {0};
     ls_block_cache *cache = calloc(1, sizeof *cache);
     const int memory = memfd_create("lockstep blocks", MFD_CLOEXEC);
-    if (!cache || memory < 0) {
+    if (!cache || memory < 0 || !map_store(memory, MEMORY_BYTES, &cache->memory)) {
         free(cache);
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a cache of token blocks");
     }
-    cache->memory = memory;
-    cache->memory_sets = sets_of(MEMORY_BYTES);
-    cache->file = open_file(&arena, folder, &cache->file_sets);
-    cache->in_memory = cache->file < 0;
+    cache->file.fd = -1;
+    cache->in_memory = !open_file(&arena, folder, &cache->file);
     ls_error_clear();
     ls_arena_release(&arena);
     *cache_out = cache;
@@ -106,10 +133,8 @@ ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
 void ls_block_cache_close(ls_block_cache *cache)
 {
     if (cache) {
-        close(cache->memory);
-        if (cache->file >= 0) {
-            close(cache->file);
-        }
+        close_store(&cache->memory);
+        close_store(&cache->file);
         free(cache);
     }
 }
@@ -117,8 +142,8 @@ void ls_block_cache_close(ls_block_cache *cache)
 /* ---- places ---------------------------------------------------------------------------------- */
 
 typedef struct place {
-    int fd;
-    off_t head; /* of the set */
+    const store *store;
+    uint64_t head; /* of the set */
     uint32_t tag;
 } place;
 
@@ -131,16 +156,13 @@ static uint64_t place_hash(uint64_t uid, uint64_t index)
 static place find(const ls_block_cache *cache, uint64_t uid, uint64_t index)
 {
     const uint64_t hash = place_hash(uid, index);
-    const bool in_memory = atomic_load(&cache->in_memory);
-    const uint64_t sets = in_memory ? cache->memory_sets : cache->file_sets;
-    return (place){.fd = in_memory ? cache->memory : cache->file,
-                   .head = (off_t)(hash % sets * SET_BYTES),
-                   .tag = (uint32_t)(hash >> 32) | 1};
+    const store *s = atomic_load(&cache->in_memory) ? &cache->memory : &cache->file;
+    return (place){.store = s, .head = hash % s->sets * SET_BYTES, .tag = (uint32_t)(hash >> 32) | 1};
 }
 
-static off_t block_at(const place *p, unsigned way)
+static uint64_t block_at(const place *p, unsigned way)
 {
-    return p->head + (off_t)sizeof(set_head) + (off_t)way * LS_TOKEN_BLOCK_BYTES;
+    return p->head + sizeof(set_head) + (uint64_t)way * LS_TOKEN_BLOCK_BYTES;
 }
 
 static uint32_t now_s(void)
@@ -148,31 +170,31 @@ static uint32_t now_s(void)
     return (uint32_t)ls_clock_wall_s();
 }
 
-static bool read_head(const place *p, set_head *head_out)
+static set_head read_head(const place *p)
 {
-    memset(head_out, 0, sizeof *head_out);
-    return pread(p->fd, head_out, sizeof *head_out, p->head) >= 0;
+    set_head head;
+    memcpy(&head, p->store->map + p->head, sizeof head);
+    return head;
 }
 
 /* A mark that is lost costs an unlucky eviction. */
 static void mark_used(const place *p, unsigned way)
 {
     const uint32_t used[2] = {p->tag, now_s()};
-    (void)!pwrite(p->fd, used, sizeof used, p->head + (off_t)(way * sizeof used));
+    (void)!pwrite(p->store->fd, used, sizeof used, (off_t)(p->head + way * sizeof used));
 }
 
 bool ls_block_cache_get(ls_block_cache *cache, uint64_t uid, uint64_t index, ls_token_block *block_out)
 {
-    set_head head;
     const place p = find(cache, uid, index);
-    if (!read_head(&p, &head)) {
-        return false;
-    }
+    const set_head head = read_head(&p);
     for (unsigned way = 0; way < WAYS; way++) {
-        if (head.ways[way].tag == p.tag &&
-            pread(p.fd, block_out, sizeof *block_out, block_at(&p, way)) == LS_TOKEN_BLOCK_BYTES &&
-            ls_token_block_is_good(block_out, uid, index)) {
-            if (head.ways[way].used_s != now_s()) {
+        if (head.ways[way].tag != p.tag) {
+            continue;
+        }
+        memcpy(block_out, p.store->map + block_at(&p, way), sizeof *block_out);
+        if (ls_token_block_is_good(block_out, uid, index)) {
+            if (now_s() - head.ways[way].used_s > MARK_S) {
                 mark_used(&p, way);
             }
             return true;
@@ -195,12 +217,12 @@ static unsigned choose_way(const place *p, const set_head *head)
 
 void ls_block_cache_put(ls_block_cache *cache, uint64_t uid, uint64_t index, const ls_token_block *block)
 {
-    set_head head;
     const place p = find(cache, uid, index);
-    const unsigned way = read_head(&p, &head) ? choose_way(&p, &head) : 0;
-    if (pwrite(p.fd, block, sizeof *block, block_at(&p, way)) == LS_TOKEN_BLOCK_BYTES) {
+    const set_head head = read_head(&p);
+    const unsigned way = choose_way(&p, &head);
+    if (pwrite(p.store->fd, block, sizeof *block, (off_t)block_at(&p, way)) == LS_TOKEN_BLOCK_BYTES) {
         mark_used(&p, way);
-    } else if (p.fd == cache->file && !atomic_exchange(&cache->in_memory, true)) {
+    } else if (p.store == &cache->file && !atomic_exchange(&cache->in_memory, true)) {
         ls_log_warn(
             "data: the cache of token blocks can't be written (%s); up to %llu MiB are kept in memory "
             "instead",
@@ -217,7 +239,7 @@ int ls_block_cache_lock(ls_block_cache *cache, uint64_t uid, uint64_t index)
     if (atomic_load(&cache->in_memory)) {
         return -1;
     }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", cache->file);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", cache->file.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     /* Bytes far beyond the end, as the locks of items. */
     struct flock lock = {.l_type = F_WRLCK,
