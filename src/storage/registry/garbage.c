@@ -8,9 +8,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #define COLLECTING "collecting"
 
@@ -38,13 +41,29 @@ static ls_status is_collecting(ls_blob_store *blobs, bool *is_collecting_out)
     return LS_OK;
 }
 
+static const char *host_name(ls_arena *arena)
+{
+    return strchr(ls_registry_who(arena), '@') + 1;
+}
+
+/* Whether a writer of this host has ended without removing its mark. */
+static bool has_ended(ls_arena *arena, const char *mark)
+{
+    char *rest = NULL;
+    const char *process = strchr(mark, '-');
+    const long pid = process ? strtol(process + 1, &rest, 10) : 0;
+    return pid > 0 && *rest == '-' && strcmp(rest + 1, host_name(arena)) == 0 && kill((pid_t)pid, 0) != 0 &&
+           errno == ESRCH;
+}
+
 ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char **mark_out)
 {
     ls_blob_store *blobs = ls_registry_blobs(registry);
     uint64_t number = 0;
     bool stored = false, busy = true;
     (void)!getrandom(&number, sizeof number, 0);
-    const char *mark = ls_arena_printf(arena, "writers/%016" PRIx64, number);
+    const char *mark =
+        ls_arena_printf(arena, "writers/%016" PRIx64 "-%ld-%s", number, (long)getpid(), host_name(arena));
     LS_TRY(ls_blob_put_new(blobs, mark, "", 0, &stored));
     const double begun_s = ls_clock_boot_s();
     ls_status status = is_collecting(blobs, &busy);
@@ -205,7 +224,7 @@ static ls_status check_writers(ls_registry *registry, ls_arena *arena)
     LS_TRY(ls_blob_list(blobs, arena, "writers/", true, &writers, &count));
     for (size_t i = 0; i < count; i++) {
         const double age_s = ls_clock_wall_s() - writers[i].modified_s;
-        if (age_s < writer_limit_s) {
+        if (age_s < writer_limit_s && !has_ended(arena, writers[i].key)) {
             return ls_fail(
                 LS_ERR_FAILED,
                 "a writer has been adding to %s for %s, and nothing was removed: try again when it "

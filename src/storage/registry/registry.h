@@ -8,7 +8,7 @@
  *   children/<parent>/<child>   empty: which entries have an entry as parent
  *   places/<sha256>/<entry>     empty: entries made from the path with this digest
  *   files/, chunks/             bytes of entries that are stored (storage/registry/chunks.h)
- *   writers/<number>            empty: a writer is at work; removed at its end
+ *   writers/<number>-<process>-<host>    empty: a writer is at work; removed at its end
  *   collecting                  who collects garbage, while that goes on
  *
  * An entry is added in this order: chunks, lists of chunks, children and places, the entry, the
@@ -110,8 +110,8 @@ typedef struct ls_registry_collected {
 /*
  * Removes what no version of a name needs: leftovers of interrupted writers, and with `retired`
  * the bytes of entries all of whose versions are retired (the entries stay, with their lineage).
- * dry_run: only counts. Errors: LS_ERR_FAILED while a writer is at work (marks of writers older
- * than a day do not count), or another process collects.
+ * dry_run: only counts. Errors: LS_ERR_FAILED while a writer is at work (not counting marks older
+ * than a day, and of processes of this host that have ended), or another process collects.
  */
 LS_MUST_CHECK ls_status ls_registry_collect(ls_registry *registry, ls_arena *arena, bool retired,
                                             bool dry_run, ls_registry_collected *collected_out);

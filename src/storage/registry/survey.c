@@ -25,6 +25,11 @@ static void add_file(ls_registry_entry *entry, size_t *capacity, const ls_regist
 static ls_status hash_file(const char *path, ls_registry_entry_file *file)
 {
     ls_file_map map = {0};
+    struct stat info;
+    /* Opening a pipe would wait for a writer. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return ls_fail(LS_ERR_INVALID, "%s is not a plain file, and cannot be in the registry", path);
+    }
     LS_TRY(ls_file_map_open(path, &map));
     file->bytes = map.bytes;
     ls_sha256_hex(map.data, map.bytes, file->sha256);
