@@ -7,28 +7,34 @@
 #include <string.h>
 #include <strings.h>
 
-/* Where `words` (lower case) are in the line, whatever the case of ASCII; NULL: nowhere. */
-static bool holds(ls_line line, const char *words)
-{
-    const size_t bytes = strlen(words);
-    for (size_t at = 0; at + bytes <= line.bytes; at++) {
-        if ((line.text[at] | 0x20) == words[0] && strncasecmp(line.text + at, words, bytes) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
+/* What a line mentions. */
+enum { LOREM = 1, JAVASCRIPT = 2, POLICY = 4 };
 
-static bool is_policy(ls_line line)
+/* A bit for each of them, whatever the case of ASCII. */
+static unsigned find_phrases(ls_line line)
 {
-    static const char *const phrases[] = {"terms of use", "privacy policy", "cookie policy",
-                                          "uses cookies", "use of cookies", "use cookies"};
-    for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
-        if (holds(line, phrases[i])) {
-            return true;
+    static const struct {
+        const char *words;
+        unsigned bit;
+    } phrases[] = {{"lorem ipsum", LOREM},     {"javascript", JAVASCRIPT}, {"terms of use", POLICY},
+                   {"privacy policy", POLICY}, {"cookie policy", POLICY},  {"uses cookies", POLICY},
+                   {"use of cookies", POLICY}, {"use cookies", POLICY}};
+    unsigned found = 0;
+    for (size_t at = 0; at < line.bytes; at++) {
+        const char c = line.text[at] | 0x20;
+        if (c != 'l' && c != 'j' && c != 't' && c != 'p' && c != 'c' && c != 'u') {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
+            const char *words = phrases[i].words;
+            const bool may = words[0] == c && at + 1 < line.bytes && (line.text[at + 1] | 0x20) == words[1];
+            if (may && line.bytes - at >= strlen(words) &&
+                strncasecmp(line.text + at, words, strlen(words)) == 0) {
+                found |= phrases[i].bit;
+            }
         }
     }
-    return false;
+    return found;
 }
 
 /* Length of a citation at the beginning: "[12]", "[edit]", "[citation needed]"; 0: there is none.
@@ -97,16 +103,17 @@ static fate judge_line(const ls_step *step, ls_line line, ls_line as_read)
         (step->c4.terminal && (!has_mark || has_dots)) || words < step->c4.line_words_min) {
         return LEFT_OUT;
     }
-    if (holds(line, "lorem ipsum")) {
+    const unsigned phrases = find_phrases(line);
+    if (phrases & LOREM) {
         return DROPS_LOREM;
     }
-    if (step->c4.javascript && holds(line, "javascript")) {
+    if (step->c4.javascript && (phrases & JAVASCRIPT)) {
         return LEFT_OUT;
     }
     if (step->c4.bracket && memchr(line.text, '{', line.bytes)) {
         return DROPS_BRACKET;
     }
-    return step->c4.policy && is_policy(line) ? LEFT_OUT : KEPT;
+    return step->c4.policy && (phrases & POLICY) ? LEFT_OUT : KEPT;
 }
 
 ls_status ls_c4_apply(const ls_step *step, ls_step_scratch *scratch, bool judges, ls_passage *passage,

@@ -145,13 +145,17 @@ static ls_removal judge_lines(const ls_step *step, const ls_passage *passage)
 
 static size_t count_stop_words(const ls_passage *passage, const ls_words *words)
 {
-    static const char *const stop_words[] = {"the", "be", "to", "of", "and", "that", "have", "with"};
+    static const char stop_words[][5] = {"the", "be", "to", "of", "and", "that", "have", "with"};
     uint32_t seen = 0;
     for (size_t i = 0; i < words->count; i++) {
         const ls_text_word *word = &words->items[i];
-        for (size_t k = 0; word->bytes <= 4 && k < sizeof stop_words / sizeof stop_words[0]; k++) {
-            if (strlen(stop_words[k]) == word->bytes &&
-                memcmp(stop_words[k], passage->text + word->at, word->bytes) == 0) {
+        char padded[5] = "";
+        if (word->bytes < 2 || word->bytes > 4) {
+            continue;
+        }
+        memcpy(padded, passage->text + word->at, word->bytes);
+        for (size_t k = 0; k < sizeof stop_words / sizeof stop_words[0]; k++) {
+            if (memcmp(stop_words[k], padded, 4) == 0) {
                 seen |= 1u << k;
             }
         }

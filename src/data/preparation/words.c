@@ -201,7 +201,13 @@ static const char *const units[] = {
 static size_t find_unit(const part *p, size_t first)
 {
     const uint32_t end = p->chars[p->last].at;
-    size_t longest = 0;
+    size_t longest = 0, digit = p->last;
+    while (digit > first && !(traits_at(p, digit - 1) & DIGIT) && p->last - digit < 5) {
+        digit--;
+    }
+    if (digit == first || digit == p->last || !(traits_at(p, digit - 1) & DIGIT)) {
+        return 0;
+    }
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         const uint32_t bytes = (uint32_t)strlen(units[i]);
         if (end - p->chars[first].at <= bytes || memcmp(p->text + end - bytes, units[i], bytes) != 0) {
@@ -305,18 +311,19 @@ static size_t find_host_end(const part *p, size_t first)
 static bool is_address(const part *p)
 {
     size_t first = p->first;
-    bool has_stop = false;
+    bool has_stop = false, is_scheme = true;
     for (size_t i = p->first; i < p->last; i++) {
         const uint32_t c = char_at(p, i);
         has_stop = has_stop || c == '.';
         if (c == ':' && i >= p->first + 2 && char_at(p, i + 1) == '/' && char_at(p, i + 2) == '/' &&
-            first == p->first) {
+            first == p->first && is_scheme) {
             first = i + 3;
         } else if (c == '@' && i > first) {
             first = i + 1;
         } else if ((c == '/' || c == '?' || c == '#') && i >= first) {
             break;
         }
+        is_scheme = is_scheme && ((traits_at(p, i) & (LETTER | DIGIT)) || strchr("+-._", (int)c));
     }
     if (!has_stop) {
         return false;
@@ -471,8 +478,38 @@ static ls_status strip(ls_words *words, part *p, uint8_t *suffixes, size_t *suff
     return LS_OK;
 }
 
+/* Pieces side by side that together are an exception become one word: ")" and ":". */
+static void join_exceptions(ls_words *words, const char *text, size_t from)
+{
+    enum { PIECES = 4, BYTES = 8 };
+    size_t kept = from;
+    for (size_t i = from; i < words->count;) {
+        const uint32_t at = words->items[i].at;
+        size_t joined = 1;
+        for (size_t k = 2; k <= PIECES && i + k <= words->count && !words->items[i].has_letter; k++) {
+            const uint32_t bytes = words->items[i + k - 1].at + words->items[i + k - 1].bytes - at;
+            const ls_word_exception *found =
+                bytes <= BYTES ? ls_word_exception_find(ls_xxh3(text + at, bytes, 0)) : NULL;
+            joined = found && found->pieces[0] == bytes ? k : joined;
+        }
+        ls_text_word word = words->items[i];
+        for (size_t k = 1; k < joined; k++) {
+            const ls_text_word *next = &words->items[i + k];
+            word.bytes += next->bytes;
+            word.chars += next->chars;
+            word.has_content = word.has_content || next->has_content;
+            word.has_letter = word.has_letter || next->has_letter;
+        }
+        word.hash = joined > 1 ? ls_xxh3(text + at, word.bytes, 0) : word.hash;
+        words->items[kept++] = word;
+        i += joined;
+    }
+    words->count = kept;
+}
+
 static ls_status cut_chunk(ls_words *words, const char *text, uint32_t first, uint32_t last)
 {
+    const size_t before = words->count;
     part p;
     uint8_t suffixes[64];
     size_t suffix_count = 0;
@@ -487,6 +524,7 @@ static ls_status cut_chunk(ls_words *words, const char *text, uint32_t first, ui
         LS_TRY(add_part(words, &p, at, at + length));
         at += length;
     }
+    join_exceptions(words, text, before);
     return LS_OK;
 }
 
@@ -506,7 +544,7 @@ static uint32_t find_chunk_end(const char *text, uint32_t at, uint32_t bytes, ui
         if (byte >= 0x80) {
             length = ls_utf8_valid_decode(text + at, &c);
         }
-        if ((byte <= ' ' || byte >= 0x80) && ls_is_blank(c)) {
+        if ((byte == ' ' || byte == '\n') || ((byte < ' ' || byte >= 0x80) && ls_is_blank(c))) {
             *blank_out = length;
             return at;
         }
