@@ -2,6 +2,7 @@
 #include "cli/data/prepare_pipeline.h"
 
 #include "cli/command.h"
+#include "cli/data/preparation_page.h"
 #include "cli/table.h"
 #include "data/preparation/preparation.h"
 
@@ -69,9 +70,11 @@ static void print_report(ls_arena *arena, const char *folder, const ls_preparati
                          const json_t *report)
 {
     print_steps(arena, report);
-    printf("\nkept %" PRIu64 " of %" PRIu64 " documents, %.1f of %.1f MB of text, in %s/data\n",
+    printf("\nkept %" PRIu64 " of %" PRIu64
+           " documents, %.1f of %.1f MB of text, in %s/data; report: %s/report.html\n",
            number_of(report, "kept"), number_of(report, "documents"),
-           (double)number_of(report, "kept_bytes") / 1e6, (double)number_of(report, "bytes") / 1e6, folder);
+           (double)number_of(report, "kept_bytes") / 1e6, (double)number_of(report, "bytes") / 1e6, folder,
+           folder);
     if (figures->bytes > 0) {
         printf("%.1f s, %.0f MB/s\n", figures->wall_s, rate_of(figures->bytes, figures->wall_s));
     }
@@ -101,6 +104,11 @@ ls_status ls_prepare_pipeline(ls_arena *arena, const char *path, const char *fol
     }
     LS_TRY(status);
     LS_TRY(ls_preparation_report(folder, &report));
+    const ls_status written = ls_preparation_page_write(folder, report);
+    if (written != LS_OK) {
+        json_decref(report);
+        return written;
+    }
     if (json) {
         json_object_set_new(report, "figures", figures_of(pipeline, &figures));
         ls_print_json(report);

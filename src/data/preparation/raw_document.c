@@ -412,7 +412,8 @@ ls_status ls_raw_document_read(ls_raw_document *raw, const ls_data_pipeline *pip
                                const ls_records *records, const ls_record *record, ls_removal *removal_out)
 {
     ls_record flat = *record;
-    *raw = (ls_raw_document){.line = record->line, .decoded = raw->decoded, .record = raw->record};
+    *raw =
+        (ls_raw_document){.line = record->line, .text = "", .decoded = raw->decoded, .record = raw->record};
     if (!records) {
         *removal_out = cut_text(raw, pipeline, record);
         return LS_OK;
