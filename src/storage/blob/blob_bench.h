@@ -17,7 +17,7 @@ typedef struct ls_blob_bench_options {
 typedef struct ls_blob_bench_result {
     double put_bytes_ps, get_bytes_ps; /* the large file, from and to a file in $TMPDIR */
     double put_ps, get_ps, remove_ps;  /* small blobs a second */
-    double sign_ps;                    /* signatures a second, one thread, without a network */
+    double sign_ps;                    /* signatures a second of one core, without a network */
 } ls_blob_bench_result;
 
 /* Everything is stored below a new prefix "bench-..." and removed again, also after an error.
