@@ -24,22 +24,24 @@ sent() {
         netns_inside "${netns_holders[$host]}" awk -F: '$1 !~ /lo$/ && NR > 2 {split($2, n, " "); print n[9]}' /proc/net/dev
     done | awk '{sum += $1} END {print sum}'
 }
-# Bytes of a run of $2 steps with compression $1.
+# Bytes of a run of $1 steps with the setting $2...
 measure() {
     local before after
     before=$(sent)
-    expect 0 netns_run 0 "$LOCKSTEP" train wide.yaml --json --threads 1 --set "train.compression.kind=$1" --hosts 4.hosts --run-dir "$1-$2" --steps "$2"
+    expect 0 netns_run 0 "$LOCKSTEP" train wide.yaml --json --threads 1 --hosts 4.hosts --run-dir "${2#*=}-$1" --steps "$1" "${@:2}"
     after=$(sent)
     measured=$((after - before))
 }
 
 expect 0 "$LOCKSTEP" plan wide.yaml --gpus rtx-4090:4 --hosts 4 --link 100Mbit --json
 cp "$out" plan.json
-for case in "none dense" "int8 int8" "topk topk 1 %"; do
-    kind=${case%% *} scheme=${case#* }
-    measure "$kind" 2
+for case in "dense: train.compression.kind=none" "int8: train.compression.kind=int8" "topk 1 %: train.compression.kind=topk" \
+    "local 10: train.local.steps=10 train.local.workers=4"; do
+    scheme=${case%%:*} settings=()
+    for setting in ${case#*: }; do settings+=("--set=$setting"); done
+    measure 10 "${settings[@]}"
     start=$measured
-    measure "$kind" 12
+    measure 20 "${settings[@]}"
     check "$scheme: bytes of ten steps" python3 - "$scheme" $((measured - start)) <<'PY'
 import json, sys
 scheme, measured = sys.argv[1], int(sys.argv[2]) / 10
