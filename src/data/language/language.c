@@ -100,16 +100,7 @@ static int64_t row_of_bucket(const ls_language_model *m, int32_t bucket)
     if (m->pruned < 0) {
         return bucket;
     }
-    int64_t low = 0, high = m->pruned;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (m->kept[middle][0] < bucket) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < m->pruned && m->kept[low][0] == bucket ? m->kept[low][1] : -1;
+    return m->kept ? m->kept[ls_language_kept_slot(m, bucket)][1] : -1;
 }
 
 static void add_bucket(features *f, uint64_t hash)

@@ -153,12 +153,6 @@ static ls_status read_entry(reader *r, ls_language_model *m, int32_t number, int
     return LS_OK;
 }
 
-static int compare_kept(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]);
-}
-
 static ls_status read_kept(reader *r, ls_language_model *m)
 {
     const unsigned char *pairs = NULL;
@@ -167,16 +161,21 @@ static ls_status read_kept(reader *r, ls_language_model *m)
         return LS_OK;
     }
     LS_TRY(take(r, (uint64_t)m->pruned, size, &pairs));
-    m->kept = malloc((size_t)m->pruned * size);
+    for (m->kept_slots = 16; m->kept_slots < 2 * (size_t)m->pruned;) {
+        m->kept_slots *= 2;
+    }
+    m->kept = malloc(m->kept_slots * size);
     if (!m->kept) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for the dictionary of %s", r->path);
     }
-    memcpy(m->kept, pairs, (size_t)m->pruned * size);
-    qsort(m->kept, (size_t)m->pruned, size, compare_kept);
+    memset(m->kept, 0xff, m->kept_slots * size);
     for (int64_t i = 0; i < m->pruned; i++) {
-        if (m->kept[i][1] < 0 || m->kept[i][1] >= m->pruned) {
+        int32_t pair[2];
+        memcpy(pair, pairs + (size_t)i * size, size);
+        if (pair[0] < 0 || pair[1] < 0 || pair[1] >= m->pruned) {
             return fail_damaged(r, "a bucket has no row");
         }
+        memcpy(m->kept[ls_language_kept_slot(m, pair[0])], pair, size);
     }
     return LS_OK;
 }

@@ -56,10 +56,11 @@ struct ls_language_model {
     /* Open addressing: number of a word or label, plus 1; 0: free. `slots` is a power of two. */
     uint32_t *table;
     size_t slots;
-    /* pruned < 0: buckets are rows. Else only these buckets have one: pairs of bucket and row,
-     * sorted by bucket. */
+    /* pruned < 0: buckets are rows. Else only so many buckets have one: pairs of bucket and row in a
+     * table like the other; bucket -1: free. NULL: none has. */
     int64_t pruned;
     int32_t (*kept)[2];
+    size_t kept_slots;
     ls_language_matrix input, output;
     ls_language_node *tree;
 };
@@ -69,6 +70,16 @@ struct ls_language_model {
 static inline uint32_t ls_language_hash(uint32_t hash, unsigned char byte)
 {
     return (hash ^ (uint32_t)(int32_t)(int8_t)byte) * UINT32_C(16777619);
+}
+
+/* The slot of a bucket in `kept`, or the free one where it belongs. */
+static inline size_t ls_language_kept_slot(const ls_language_model *model, int32_t bucket)
+{
+    size_t slot = (uint32_t)bucket * UINT32_C(2654435769) & (model->kept_slots - 1);
+    while (model->kept[slot][0] >= 0 && model->kept[slot][0] != bucket) {
+        slot = (slot + 1) & (model->kept_slots - 1);
+    }
+    return slot;
 }
 
 /* The number of a word or label, below words + labels; -1: unknown. hash: of its bytes. */
