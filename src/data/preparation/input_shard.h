@@ -53,7 +53,7 @@ struct ls_shard_walk {
 
 /*
  * Walks over a shard. pieces: `threads` of them, all zero before the first walk; they keep their
- * memory. Errors: those of ls_file_map_open, ls_corpus_unpack and ls_records_next, LS_ERR_MEMORY,
+ * memory. Errors: those of ls_corpus_map, ls_corpus_unpack and ls_records_next, LS_ERR_MEMORY,
  * and what the callbacks return.
  */
 LS_MUST_CHECK ls_status ls_shard_walk_run(ls_shard_walk *walk, ls_shard_piece *pieces);

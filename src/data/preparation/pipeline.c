@@ -152,7 +152,7 @@ static ls_status find_files(ls_arena *arena, ls_data_pipeline *pipeline)
                                    .tell = tell_skipped};
     LS_TRY(ls_corpus_expand(arena, &query, &pipeline->files, &pipeline->file_count));
     for (size_t i = 0; i < pipeline->file_count; i++) {
-        if (pipeline->files[i].kind == LS_CORPUS_TOKENS) {
+        if (pipeline->files[i].kind == LS_CORPUS_TOKENS || pipeline->files[i].streamed) {
             return ls_fail(LS_ERR_UNSUPPORTED, "%s is a token file, which has no text to prepare",
                            pipeline->files[i].path);
         }
@@ -165,6 +165,22 @@ void ls_data_pipeline_append_step(const ls_step *step, ls_text *text)
     ls_options_append_yaml(ls_step_table(step->kind), step, false, text);
 }
 
+static ls_status identify_file(const ls_corpus_file *file, ls_text *text)
+{
+    struct stat at;
+    if (file->shard) {
+        ls_text_printf(text, "%s %llu %s\n", file->path, (unsigned long long)file->shard->bytes,
+                       file->shard->etag);
+        return LS_OK;
+    }
+    if (stat(file->path, &at) != 0) {
+        return ls_fail_errno(errno, "can't look at %s", file->path);
+    }
+    ls_text_printf(text, "%s %lld %lld.%09ld\n", file->path, (long long)at.st_size,
+                   (long long)at.st_mtim.tv_sec, at.st_mtim.tv_nsec);
+    return LS_OK;
+}
+
 static ls_status identify(ls_data_pipeline *pipeline)
 {
     ls_text text = {0};
@@ -175,16 +191,7 @@ static ls_status identify(ls_data_pipeline *pipeline)
         ls_data_pipeline_append_step(&pipeline->steps[i], &text);
     }
     for (size_t i = 0; i < pipeline->file_count && status == LS_OK; i++) {
-        struct stat at;
-        const char *path = pipeline->files[i].path;
-        const ls_shard *shard = pipeline->files[i].shard;
-        if (shard) {
-            ls_text_printf(&text, "%s %llu %s\n", path, (unsigned long long)shard->bytes, shard->etag);
-            continue;
-        }
-        status = stat(path, &at) == 0 ? LS_OK : ls_fail_errno(errno, "can't look at %s", path);
-        ls_text_printf(&text, "%s %lld %lld.%09ld\n", path, (long long)at.st_size,
-                       (long long)at.st_mtim.tv_sec, at.st_mtim.tv_nsec);
+        status = identify_file(&pipeline->files[i], &text);
     }
     ls_hash128_hex(ls_xxh3_128(text.data, text.bytes), pipeline->identity);
     ls_text_release(&text);
