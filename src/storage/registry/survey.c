@@ -139,7 +139,12 @@ static void add_preparation(ls_arena *arena, ls_registry_entry *entry, ls_survey
 {
     json_t *report = NULL, *names = json_array();
     const char *last = "";
-    if (ls_json_load(ls_path_join(arena, entry->path, "report.json"), DOCUMENT_BYTES_MAX, &report) != LS_OK) {
+    /* DIR/data may be added alone. */
+    const char *folder_of_data = strcmp(ls_path_basename(entry->path), "data") == 0
+                                     ? ls_path_dirname(arena, entry->path)
+                                     : entry->path;
+    if (ls_json_load(ls_path_join(arena, folder_of_data, "report.json"), DOCUMENT_BYTES_MAX, &report) !=
+        LS_OK) {
         ls_error_clear();
     }
     const json_t *steps = json_object_get(report, "steps"), *files = json_object_get(report, "files");

@@ -67,6 +67,9 @@ expect 0 registry add prepared --name clean
 expect 0 "$LOCKSTEP" train run.yaml --run-dir cleaned --set "data.train=[prepared/data/*.txt]" --set train.steps=2 --set name=cleaned
 expect 0 registry lineage cleaned
 prints "data clean@1" "180 of 200 documents kept, by normalise, quality" "data raw@1"
+expect 0 registry add prepared/data --name only-data
+expect 0 registry show only-data
+prints "180 of 200 documents kept"
 
 # ---- stages ----
 
