@@ -56,8 +56,8 @@ struct ls_language_model {
     /* Open addressing: number of a word or label, plus 1; 0: free. `slots` is a power of two. */
     uint32_t *table;
     size_t slots;
-    /* pruned < 0: buckets are rows. Else only so many buckets have one: pairs of bucket and row in a
-     * table like the other; bucket -1: free. NULL: none has. */
+    /* pruned < 0: buckets are rows. Else only so many buckets have one: pairs of bucket and row in
+     * a table like the other; bucket -1: free. NULL: none has. */
     int64_t pruned;
     int32_t (*kept)[2];
     size_t kept_slots;
