@@ -121,12 +121,12 @@ ls_status ls_state_add_residuals(ls_state *state, uint32_t count)
 
 void ls_state_turn_residuals(ls_state *state, uint64_t step)
 {
-    const uint32_t turn = (uint32_t)(step % 2);
-    for (uint32_t i = 0; i < state->residual_count && turn != state->residual_turn; i++) {
-        memcpy(state->residuals[turn][i], state->residuals[state->residual_turn][i],
+    const uint64_t turn = step % 2, from = state->residual_step % 2;
+    for (uint32_t i = 0; i < state->residual_count && turn != from; i++) {
+        memcpy(state->residuals[turn][i], state->residuals[from][i],
                (size_t)state->layout->float_count * sizeof(float));
     }
-    state->residual_turn = turn;
+    state->residual_step = step;
 }
 
 static void free_flat(ls_state *state, int64_t floats, float *buffer)
@@ -410,7 +410,7 @@ static void list_residuals(ls_arena *arena, const ls_state *state, ls_checkpoint
             .name = i < groups ? ls_arena_printf(arena, "residual_%02u", i) : "residual_whole",
             .rank = 1,
             .shape = {(uint64_t)state->layout->float_count},
-            .state = state->residuals[state->residual_turn][i],
+            .state = state->residuals[state->residual_step % 2][i],
         };
     }
 }
@@ -455,7 +455,7 @@ ls_status ls_state_hash_now(const ls_state *state, uint64_t step, const char *ba
     LS_TRY(ls_state_to_host(state, &host));
     size_t count = 0;
     ls_state now = *host;
-    now.residual_turn = (uint32_t)(step % 2);
+    now.residual_step = step;
     const ls_checkpoint_tensor *tensors = ls_state_tensors(&arena, &now, &count);
     const ls_status status = ls_state_hash(tensors, count, step, base, hex_out);
     ls_arena_release(&arena);

@@ -49,7 +49,7 @@ typedef struct ls_state {
      * so it can be given up, or continued by another process, at any point. */
     float *residuals[2][LS_RESIDUALS_MAX];
     uint32_t residual_count; /* 0: no compression */
-    uint32_t residual_turn;  /* which of the two ls_state_tensors lists */
+    uint64_t residual_step;  /* those after so many steps are the ones that count now */
     bool borrowed;           /* the buffers belong to another object */
     struct ls_state *mirror; /* what the host sees; NULL: this state itself */
 } ls_state;
@@ -113,7 +113,7 @@ uint32_t ls_state_tensor_count(const ls_layout *layout);
  * (storage/checkpoint/checkpoint.h). With workers, these entries have no moments, and it is, for
  * each parameter, "outer_momentum.<name>", and "worker_<w>.<name>", "worker_<w>.m.<name>",
  * "worker_<w>.v.<name>", the worker with five digits. With compression it is "residual_<group>",
- * two digits, and "residual_whole", those of residual_turn, each a whole flat buffer.
+ * two digits, and "residual_whole", those after residual_step steps, each a whole flat buffer.
  * *count_out: all entries; NULL allowed without further state.
  */
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host, size_t *count_out);

@@ -19,7 +19,7 @@ ls_status ls_data_parallel_collect(ls_data_parallel *p, const ls_state *state,
         LS_TRY(ls_data_parallel_await(p, p->hosts, ls_hosts_posted(p->hosts), "the state of an earlier cut"));
     }
     if (p->compressed) {
-        LS_TRY(ls_compressed_collect(p->compressed, state->residual_turn, sources));
+        LS_TRY(ls_compressed_collect(p->compressed, state->residual_step, sources));
     }
     return ls_exchange_meet(&p->view, "the state of an earlier cut", NULL);
 }

@@ -184,21 +184,21 @@ static ls_status move_slices(const ls_compressed *c, float *flat, ls_transfer tr
     return await_all(c);
 }
 
-ls_status ls_compressed_gather(ls_compressed *c, uint32_t turn)
+ls_status ls_compressed_gather(ls_compressed *c, uint64_t step)
 {
     for (uint32_t i = 0; i <= c->count; i++) {
         const uint32_t home = home_of(c, i);
-        float *flat = c->residuals[turn][i];
+        float *flat = c->residuals[step % 2][i];
         LS_TRY(home == NO_HOST ? move_slices(c, flat, LS_TRANSFER_GATHER) : move_flat(c, flat, home, 0));
     }
     return LS_OK;
 }
 
-ls_status ls_compressed_scatter(ls_compressed *c, uint32_t turn)
+ls_status ls_compressed_scatter(ls_compressed *c, uint64_t step)
 {
     for (uint32_t i = 0; i <= c->count; i++) {
         const uint32_t home = home_of(c, i);
-        float *flat = c->residuals[turn][i];
+        float *flat = c->residuals[step % 2][i];
         LS_TRY(home == NO_HOST ? move_slices(c, flat, LS_TRANSFER_SCATTER) : move_flat(c, flat, 0, home));
     }
     return LS_OK;
@@ -221,11 +221,11 @@ static uint32_t source_of(const ls_compressed *c, uint32_t number, const ls_stat
     return NO_HOST;
 }
 
-ls_status ls_compressed_collect(ls_compressed *c, uint32_t turn, const ls_state_sources *sources)
+ls_status ls_compressed_collect(ls_compressed *c, uint64_t step, const ls_state_sources *sources)
 {
     for (uint32_t i = 0; i <= c->count && c->parallel->view.local == 0; i++) {
         const uint32_t home = source_of(c, i, sources);
-        float *const flats[3] = {c->residuals[turn][i], NULL, NULL};
+        float *const flats[3] = {c->residuals[step % 2][i], NULL, NULL};
         if (home == NO_HOST) {
             ls_hosts_post_collect(c->parallel->hosts, sources, flats);
             LS_TRY(await_all(c));

@@ -48,7 +48,7 @@ LS_MUST_CHECK ls_status ls_compressed_pack(ls_compressed *compressed, ls_queue *
                                            ls_slice slice, const float *const *inputs, float *out);
 
 /*
- * Residuals between steps, with several hosts: `turn` of the state's two. Those of a group are on
+ * Residuals between steps, with several hosts: those after `step` steps. Those of a group are on
  * the host that has all its leaves, the others where the slices are.
  *
  *   gather    brings all of them to host 0
@@ -57,9 +57,9 @@ LS_MUST_CHECK ls_status ls_compressed_pack(ls_compressed *compressed, ls_queue *
  *
  * Collective. Errors of waiting and of the communicator.
  */
-LS_MUST_CHECK ls_status ls_compressed_gather(ls_compressed *compressed, uint32_t turn);
-LS_MUST_CHECK ls_status ls_compressed_scatter(ls_compressed *compressed, uint32_t turn);
-LS_MUST_CHECK ls_status ls_compressed_collect(ls_compressed *compressed, uint32_t turn,
+LS_MUST_CHECK ls_status ls_compressed_gather(ls_compressed *compressed, uint64_t step);
+LS_MUST_CHECK ls_status ls_compressed_scatter(ls_compressed *compressed, uint64_t step);
+LS_MUST_CHECK ls_status ls_compressed_collect(ls_compressed *compressed, uint64_t step,
                                               const ls_state_sources *sources);
 
 #endif

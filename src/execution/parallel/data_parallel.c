@@ -66,6 +66,7 @@ ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
                                        [LS_AXIS_PIPELINE] = crew.sent_bytes,
                                        [LS_AXIS_EXPERT] = crew.group_bytes[LS_CREW_EXPERT],
                                        [LS_AXIS_DATA] = p->read_bytes},
+                             .link_bytes = p->hosts ? ls_hosts_sent_bytes(p->hosts) - p->sent_before : 0,
                              .stage_wait_s = 1e-9 * (double)crew.stage_wait_ns};
 }
 

@@ -512,6 +512,7 @@ double ls_data_parallel_wait_s(const ls_data_parallel *parallel);
  * On one host weights are not sent: they exist once. */
 typedef struct ls_rank_traffic {
     uint64_t bytes[LS_AXIS_COUNT];
+    uint64_t link_bytes; /* sent to other hosts: gradients, their sums and weights */
     double stage_wait_s; /* waiting for other stages */
 } ls_rank_traffic;
 ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *parallel);

@@ -219,14 +219,24 @@ static ls_status collect(ls_hosts *h, const ls_posting *job)
     return LS_OK;
 }
 
+/* An exchange of all leaders, most of whom have nothing to say, and not a send and a receive: over
+ * a slow link a receiver is busy long after the sender has gone on, which looks like a deadlock. */
 static ls_status send_flat(ls_hosts *h, const ls_posting *job)
 {
     const uint64_t count = job->bytes / sizeof(float);
+    const uint32_t n = h->host_count;
+    uint64_t *counts = h->counts;
+    memset(counts, 0, 4 * (size_t)n * sizeof *counts);
     if (h->self == job->from) {
-        return ls_comm_send(h->leaders, job->flat, count, LS_F32, job->to, NULL);
+        counts[job->to] = count;
+    } else if (h->self == job->to) {
+        counts[2 * n + job->from] = count;
     }
-    return h->self == job->to ? ls_comm_receive(h->leaders, job->flat, count, LS_F32, job->from, NULL)
-                              : LS_OK;
+    const ls_comm_blocks blocks = {.send_counts = counts,
+                                   .send_offsets = counts + n,
+                                   .receive_counts = counts + 2 * n,
+                                   .receive_offsets = counts + 3 * n};
+    return ls_comm_all_to_all_blocks(h->leaders, job->flat, job->flat, &blocks, LS_F32, NULL);
 }
 
 static ls_status run_job(ls_hosts *h, const ls_posting *job)

@@ -110,6 +110,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->view.step = step;
     p->view.wait_ns = 0;
     p->read_bytes = 0;
+    p->sent_before = p->hosts ? ls_hosts_sent_bytes(p->hosts) : 0;
     p->is_resumed = false;
     p->active_count = 0;
     for (uint32_t i = 0; i < p->own_count; i++) {
@@ -294,8 +295,8 @@ ls_status ls_data_parallel_distribute(ls_data_parallel *p, const ls_state *state
             LS_TRY(move_all(p, LS_TRANSFER_SHADOW, flats[i]));
         }
     }
-    if (p->compressed) {
-        LS_TRY(ls_compressed_scatter(p->compressed, state->residual_turn));
+    if (p->compressed && state->residual_step > 0) { /* before the first step they are zeros */
+        LS_TRY(ls_compressed_scatter(p->compressed, state->residual_step));
     }
     LS_TRY(distribute_frozen(p, state));
     remember_gathered(p, state);
@@ -319,7 +320,7 @@ ls_status ls_data_parallel_gather(ls_data_parallel *p, const ls_state *state)
         LS_TRY(move_all(p, LS_TRANSFER_GATHER, state->v));
     }
     if (p->compressed) {
-        LS_TRY(ls_compressed_gather(p->compressed, state->residual_turn));
+        LS_TRY(ls_compressed_gather(p->compressed, state->residual_step));
     }
     remember_gathered(p, state);
     return ls_exchange_meet(&p->view, "the state of the other hosts", NULL);

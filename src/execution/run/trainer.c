@@ -284,6 +284,7 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .reduce_s = result->reduce_s,
         .optimizer_s = result->optimizer_s,
         .wait_s = result->wait_s,
+        .link_bytes = result->traffic.link_bytes,
         .mfu = peak > 0.0 ? ls_session_step_flops(session, false) / step_s / peak : 0.0,
         .hfu = peak > 0.0 ? ls_session_step_flops(session, true) / step_s / peak : 0.0,
         .rss_bytes = ls_trainer_memory(trainer),

@@ -177,7 +177,7 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
         .threads = ls_queue_threads(session->queue) + 2, /* two more, as some wait for the disk */
     };
     ls_state now = *state;
-    now.residual_turn = (uint32_t)(job.meta.step % 2);
+    now.residual_step = job.meta.step;
     job.save.tensors = ls_state_tensors(&job.arena, &now, &job.save.tensor_count);
     job.prune = (ls_checkpoint_prune_options){.keep_last = run->keep_last,
                                               .keep_best = run->keep_best,

@@ -34,6 +34,10 @@ typedef struct shape {
     uint32_t leaves, micro_batches, micro_batch; /* of a leaf; sequences of a micro-batch */
     int64_t width, vocab;
     bool tied;
+    /* of ls_step_settings; group 0: no compression */
+    uint32_t group;
+    ls_compression compression;
+    uint64_t compression_warmup;
 } shape;
 
 static const shape tiny = {.micro_batches = 1, .micro_batch = 1, .width = 16, .vocab = VOCAB};
@@ -77,6 +81,9 @@ static void model_init(model *m, const shape *s)
 static ls_step_settings settings_of(const shape *s)
 {
     return (ls_step_settings){.leaves = s->leaves,
+                              .group = s->group,
+                              .compression = s->compression,
+                              .compression_warmup = s->compression_warmup,
                               .global_batch = s->leaves * s->micro_batches * s->micro_batch,
                               .micro_batch = s->micro_batch,
                               .clip_norm = 1.0,
@@ -112,6 +119,7 @@ typedef struct host_memory {
     uint32_t first_rank, rank_count;
     size_t bytes;
     float *parameters, *m, *v, *sums, *gradients;
+    float *residuals[2][LS_RESIDUALS_MAX];
     void *exchange;
 } host_memory;
 
@@ -158,22 +166,31 @@ static uint32_t host_of(const world *w, uint32_t rank)
     return i;
 }
 
+static uint32_t residuals_of(const world *w)
+{
+    return w->shape.group > 0 ? w->shape.leaves / w->shape.group + 1 : 0;
+}
+
 static void host_init(world *w, host_memory *h)
 {
     uint32_t buffers = 0;
     for (uint32_t r = h->first_rank; r < h->first_rank + h->rank_count; r++) {
         w->gradient_first[r] = buffers;
-        buffers += ls_data_parallel_buffers(w->shape.leaves, 0, w->ranks, r);
+        buffers += ls_data_parallel_buffers(w->shape.leaves, w->shape.group, w->ranks, r);
     }
     const int64_t count = w->model.layout.float_count;
-    h->bytes =
-        (4 + buffers) * flat_bytes(w) + ls_data_parallel_exchange_bytes(&w->model.layout, h->rank_count);
+    const uint32_t residuals = residuals_of(w);
+    h->bytes = (4 + buffers + 2 * residuals) * flat_bytes(w) +
+               ls_data_parallel_exchange_bytes(&w->model.layout, h->rank_count);
     h->parameters = map_shared(h->bytes);
     h->m = h->parameters + count;
     h->v = h->m + count;
     h->sums = h->v + count;
     h->gradients = h->sums + count;
-    h->exchange = h->gradients + (int64_t)buffers * count;
+    for (uint32_t i = 0; i < 2 * residuals; i++) {
+        h->residuals[i % 2][i / 2] = h->gradients + (int64_t)(buffers + i) * count;
+    }
+    h->exchange = h->gradients + (int64_t)(buffers + 2 * residuals) * count;
 }
 
 static void init_weights(const world *w, float *parameters)
@@ -270,12 +287,18 @@ static ls_step_marks marks(void *context, uint32_t part)
     return (ls_step_marks){&log->entered, &log->begun, &log->done, &log->finished};
 }
 
-static ls_status make_parallel(rank_context *c, uint32_t rank, ls_comm *comm, ls_data_parallel **parallel_out)
+static ls_status make_parallel(rank_context *c, uint32_t rank, ls_queue *queue, ls_comm *comm,
+                               ls_data_parallel **parallel_out)
 {
     world *w = c->w;
     const ls_data_parallel_options options = {
         .plan = &w->model.plan,
         .leaves = w->shape.leaves,
+        .group = w->shape.group,
+        .compression = w->shape.compression,
+        .compression_warmup = w->shape.compression_warmup,
+        .residuals = c->host->residuals,
+        .queue = queue,
         .parts = w->ranks,
         .first_part = c->host->first_rank,
         .local_parts = c->host->rank_count,
@@ -332,13 +355,14 @@ static int rank_main(world *w, uint32_t rank)
                       .parameters = context.host->parameters,
                       .m = context.host->m,
                       .v = context.host->v};
-    state.gradient_count = ls_data_parallel_buffers(w->shape.leaves, 0, w->ranks, rank);
+    state.gradient_count = ls_data_parallel_buffers(w->shape.leaves, w->shape.group, w->ranks, rank);
     for (uint32_t i = 0; i < state.gradient_count; i++) {
         state.gradients[i] = gradient(&context, rank - context.host->first_rank, i);
     }
     if (ls_queue_create_cpu(w->threads, &queue) != LS_OK ||
         ls_executor_init(&executor, queue, &w->model.plan, LENGTH) != LS_OK ||
-        open_comm(w, rank, &comm) != LS_OK || make_parallel(&context, rank, comm, &parallel) != LS_OK ||
+        open_comm(w, rank, &comm) != LS_OK ||
+        make_parallel(&context, rank, queue, comm, &parallel) != LS_OK ||
         ls_data_parallel_distribute(parallel, &state) != LS_OK) {
         fprintf(stderr, "rank %u: %s\n", rank, ls_error_text());
         return 1;
@@ -353,6 +377,7 @@ static int rank_main(world *w, uint32_t rank)
         return 1;
     }
     run_steps(w, rank, stepper, parallel, &state);
+    state.residual_step = w->steps;
     if (w->shared->logs[rank].status[w->steps - 1] == LS_OK &&
         ls_data_parallel_gather(parallel, &state) != LS_OK) {
         fprintf(stderr, "rank %u: %s\n", rank, ls_error_text());
@@ -415,9 +440,10 @@ static void alone_init(alone *a, world *w, uint32_t threads)
     ls_step_settings settings = settings_of(&w->shape);
     assert_int_equal(ls_queue_create_cpu(threads, &a->queue), LS_OK);
     assert_int_equal(ls_executor_init(&a->executor, a->queue, &w->model.plan, LENGTH), LS_OK);
-    assert_int_equal(
-        ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout, ls_tree_buffers(w->shape.leaves, 0)),
-        LS_OK);
+    assert_int_equal(ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout,
+                                   ls_tree_buffers(w->shape.leaves, w->shape.group)),
+                     LS_OK);
+    assert_int_equal(ls_state_add_residuals(&a->state, residuals_of(w)), LS_OK);
     assert_int_equal(ls_state_init_weights(&a->state, a->queue, &w->model.config, 3), LS_OK);
     assert_int_equal(ls_stepper_create(&a->executor, &a->state, &settings, &a->stepper), LS_OK);
 }
@@ -438,6 +464,10 @@ static void assert_same_state(const world *w, const alone *a)
     }
     assert_memory_equal(w->hosts[0].m, a->state.m, flat_bytes(w));
     assert_memory_equal(w->hosts[0].v, a->state.v, flat_bytes(w));
+    for (uint32_t i = 0; i < residuals_of(w); i++) {
+        assert_memory_equal(w->hosts[0].residuals[w->steps % 2][i], a->state.residuals[w->steps % 2][i],
+                            flat_bytes(w));
+    }
 }
 
 /* Runs the world and wants of each step and at the end what one process has. */

@@ -334,6 +334,58 @@ static void hosts_with_stage_2_keep_no_gradients(void **state)
     assert_true(resident[2] < resident[1] / 10);
 }
 
+static const ls_compression compressions[] = {
+    {.kind = LS_COMPRESSION_BF16}, {.kind = LS_COMPRESSION_INT8}, {.kind = LS_COMPRESSION_TOPK, .keep = 41}};
+
+/* One host and several; groups that are whole on a host, and groups of which hosts have parts. */
+static void hosts_give_the_bits_of_one_process_with_compression(void **state)
+{
+    (void)state;
+    static const struct {
+        split split;
+        uint32_t group;
+    } cuts[] = {
+        {{8, 1, {3}}, 2},        {{8, 2, {1, 1}}, 4}, {{8, 3, {1, 1, 1}}, 4}, {{16, 4, {1, 1, 1, 1}}, 4},
+        {{12, 3, {2, 2, 1}}, 2}, {{6, 2, {2, 1}}, 1}, {{8, 3, {1, 2, 1}}, 8},
+    };
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        shape s = tiny;
+        s.group = cuts[i].group;
+        s.compression = compressions[i % 3];
+        s.compression_warmup = 2;
+        compare_hosts(&s, &cuts[i].split, 0, 0, 1 + i % 2, false);
+    }
+}
+
+/* Of n hosts with one group each, every group is sent to n - 1 owners, as is the whole of each. */
+static void hosts_send_as_many_bytes_as_planned(void **state)
+{
+    (void)state;
+    static const split four = {8, 4, {1, 1, 1, 1}};
+    for (size_t i = 0; i < 3; i++) {
+        world w;
+        shape s = {.micro_batches = 1, .micro_batch = 1, .width = 64, .vocab = 700, .group = 2};
+        s.compression = compressions[i];
+        test_store_open();
+        world_init_hosts(&w, &s, four.leaves, four.hosts, four.host_count, 1, 2);
+        w.zero = 0;
+        run_ranks(&w, RANKS_MAX);
+        uint64_t sent = 0, planned = 0;
+        for (uint32_t r = 0; r < 4; r++) {
+            sent += w.shared->logs[r].result[1].traffic.link_bytes;
+        }
+        for (uint32_t b = 0; b < w.model.layout.bucket_count; b++) {
+            for (uint32_t r = 0; r < 4; r++) {
+                const ls_slice slice = ls_slice_of(&w.model.layout, b, 4, r);
+                planned += 2 * 3 * ls_compressed_bytes(&s.compression, (uint64_t)slice.count);
+            }
+        }
+        assert_int_equal(sent, planned);
+        world_release(&w);
+        test_store_close();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +402,8 @@ int main(void)
         cmocka_unit_test(hosts_with_stage_3_pass_audits),
         cmocka_unit_test(hosts_with_stage_2_keep_no_gradients),
         cmocka_unit_test(hosts_with_stage_3_keep_their_own_weights),
+        cmocka_unit_test(hosts_give_the_bits_of_one_process_with_compression),
+        cmocka_unit_test(hosts_send_as_many_bytes_as_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -652,7 +652,7 @@ static ls_status distribute(rank *r)
     if (atomic_load(&r->control->held) >= r->team.cut || !r->comm) {
         return LS_OK;
     }
-    r->state.residual_turn = (uint32_t)(r->step % 2);
+    r->state.residual_step = r->step;
     if (r->local_hosts) {
         LS_TRY(ls_local_hosts_distribute(r->local_hosts));
     } else {
@@ -669,7 +669,7 @@ static ls_status distribute(rank *r)
 static ls_status gather(rank *r)
 {
     const uint32_t asked = atomic_load(&r->control->gather);
-    r->state.residual_turn = (uint32_t)(r->step % 2);
+    r->state.residual_step = r->step;
     if (r->local_hosts) {
         LS_TRY(ls_local_hosts_gather(r->local_hosts));
     } else if (r->comm) {

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Training over slow links: four hosts of network namespaces, each limited to RATE, with each scheme in turn. Needs root, or user namespaces,
+# and iproute2.
+#
+#   bench/slow_links.sh [--rate 100mbit] [--steps 8] [--layers 12] [--width 384] [--context 64] [--schemes "dense int8 topk"]
+#
+# With 12 layers and width 384 the byte model has 21 million parameters. A step's time is the median of all steps but the first two, one rank
+# per host with one thread; "sent" is what the first rank sent per step as the run counts it, "wire" what its network card sent, with all
+# headers, from step 2 to the end. A scheme "local:H" runs one round of H local steps where the program has them on several hosts.
+# Top-k runs without warm-up, so that every step sends the final share. The binary: LOCKSTEP, default build/release/lockstep.
+set -u
+cd "$(dirname "$0")/.."
+. tests/lib/netns.sh
+netns_as_root "$0" "$@"
+rate=100mbit steps=8 layers=12 width=384 context=64 schemes="dense int8 topk"
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rate) rate=$2; shift 2 ;;
+    --steps) steps=$2; shift 2 ;;
+    --layers) layers=$2; shift 2 ;;
+    --width) width=$2; shift 2 ;;
+    --context) context=$2; shift 2 ;;
+    --schemes) schemes=$2; shift 2 ;;
+    *) sed -n '3,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+done
+program=$(realpath "${LOCKSTEP:-build/release/lockstep}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+netns_begin 4
+netns_write_ssh "$work/ssh"
+export LOCKSTEP_SSH=$work/ssh LOCKSTEP_HOME=$work/home
+python3 -c '
+import random
+random.seed(1)
+open("text.txt", "w").write(" ".join(random.choice("the cat sat on a mat and ran".split()) for _ in range(200000)))'
+cat >run.yaml <<YAML
+name: link
+model: {layers: $layers, heads: 6, width: $width, context: $context}
+tokenizer: {kind: bytes}
+data: {train: [text.txt]}
+train: {steps: $steps, global_batch: 4, micro_batch: 1, leaves: 4, schedule: {warmup_steps: 0}}
+parallel: {ranks: 4, zero: 0}
+eval: {every_steps: 0}
+sample: {every_steps: 0}
+checkpoint: {every_steps: 0}
+YAML
+printf 'host%d 10.77.0.%d\n' 0 1 1 2 2 3 3 4 >four.hosts
+for host in 0 1 2 3; do netns_rate $host "$rate"; done
+
+wire() { netns_inside "${netns_holders[0]}" sh -c 'cat /sys/class/net/e*/statistics/tx_bytes' | awk '{ s += $1 } END { print s }'; }
+# wire_at STEP: what host 0 has sent when the run has passed it.
+wire_at() {
+    while kill -0 "$trainer" 2>/dev/null && [ "$(wc -l 2>/dev/null <"run/metrics.jsonl" || echo 0)" -lt "$1" ]; do sleep 0.02; done
+    wire
+}
+for scheme in $schemes; do
+    case $scheme in
+    dense) sets=() ;;
+    local:*) sets=(--set "train.local.steps=${scheme#local:}" --set train.local.workers=4 --set "train.steps=${scheme#local:}") ;;
+    *) sets=(--set "train.compression.kind=$scheme") ;;
+    esac
+    rm -rf run
+    netns_exec 0 "$program" train run.yaml --run-dir run --threads 1 --json --hosts four.hosts "${sets[@]}" >out.json 2>error.txt &
+    trainer=$!
+    first=$(wire_at 2)
+    last=$(wire_at $((steps - 1)))
+    wait "$trainer" || { tail -3 error.txt; exit 1; }
+    python3 - "$scheme" $(((last - first) / (steps - 3))) <<'PY'
+import json, os, statistics, sys
+scheme, wire = sys.argv[1], int(sys.argv[2])
+lines = [json.loads(line) for line in open("run/metrics.jsonl")][2:]
+step = statistics.median(l["step_s"] for l in lines)
+busy = statistics.median(l["forward_s"] + l["backward_s"] for l in lines)
+sent = statistics.median(l.get("link_bytes", 0) for l in lines)
+results = json.load(open("results.json")) if os.path.exists("results.json") else []
+results.append((step, sent))
+json.dump(results, open("results.json", "w"))
+parameters = json.load(open("out.json"))["parameters"]
+print(f"{scheme:8} {parameters / 1e6:.1f} M parameters  step {step:7.3f} s ({results[0][0] / step:5.2f}x), computing {busy:.3f} s  "
+      f"sent {sent / 1e6:8.3f} MB ({results[0][1] / max(sent, 1):6.2f}x fewer)  wire {wire / 1e6:8.3f} MB")
+PY
+done
