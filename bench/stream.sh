@@ -6,7 +6,7 @@
 #   bench/stream.sh [--rounds 3] [--steps 40] [--context 2048] [--rate-times 2] [--millions 100]
 #
 # The rate is --rate-times what the run consumes: 2 bytes per token of a step, over the step's time with local tokens. Blocks, checks and headers
-# of HTTP come on top of that. The first two steps of each run are left out. The set has --millions of tokens. Cases are run in turn.
+# of HTTP come on top of that. The first ten steps of each run are left out. The set has --millions of tokens. Cases are run in turn.
 # The binary: LOCKSTEP, default build/release/lockstep. Needs radosgw (tests/lib/radosgw.sh) and Python.
 set -u
 cd "$(dirname "$0")/.."
@@ -84,7 +84,7 @@ figures() {
 import json, statistics, sys
 name, rate, context = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 steps = [m for m in map(json.loads, open(name + ".jsonl")) if "data_s" in m]
-rest = steps[2:]
+rest = steps[10:]
 seconds = sum(m["step_s"] for m in rest)
 needed = 2 * 8 * (context + 1) * len(rest) / seconds
 print("%.1f %.2f %.0f %s %s" % (1e3 * statistics.median(m["step_s"] for m in rest), 100 * sum(m["data_s"] for m in rest) / seconds,
