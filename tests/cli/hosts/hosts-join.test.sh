@@ -50,7 +50,7 @@ begin() {
 }
 
 # lost_agents COUNT: whether the end of COUNT agents was noticed, of hosts that took part or were about to.
-lost_agents() { [ "$(grep -c "the connection to its agent was closed" "$name.err")" -ge "$1" ]; }
+lost_agents() { [ "$(grep -c " warn .*the connection to its agent was closed" "$name.err")" -ge "$1" ]; } # an alert may repeat it
 # has_parts COUNT: whether the newest cut has COUNT parts.
 has_parts() { grep '"event":"team"' "$name/events.jsonl" | tail -n 1 | grep -q "\"parts\":$1,"; }
 

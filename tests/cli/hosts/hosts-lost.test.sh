@@ -23,6 +23,13 @@ for line in open(sys.argv[1] + "/events.jsonl"):
 PY
 }
 
+# victims_of NAME HOST TRAINER: as processes_in, while the run waits for its trainer, so that it does not end meanwhile.
+victims_of() {
+    kill -STOP "$3"
+    processes_in "$1" "$2"
+    kill -CONT "$3"
+}
+
 # lose NAME HOST STEP ARGUMENT...: a run in which all processes of a host are killed once STEP is passed.
 lose() {
     local name=$1 host=$2 step=$3
@@ -30,7 +37,7 @@ lose() {
     background "$name" 0 "${train[@]}" --run-dir "$name" "$@"
     local trainer=$pid victims
     passed "$name" 1
-    victims=$(processes_in "$name" "host$host")
+    victims=$(victims_of "$name" "host$host" "$trainer")
     passed "$name" "$step"
     kill -9 $victims || fail "$name: was over before its host was lost"
     ended "$name" "$trainer" 0
@@ -78,7 +85,7 @@ for zero in 0 3; do
     background "only-$zero" 0 "${train[@]}" --run-dir "only-$zero" --hosts three.hosts --set parallel.zero=$zero
     trainer=$pid
     passed "only-$zero" 1
-    set -- $(processes_in "only-$zero" host2)
+    set -- $(victims_of "only-$zero" host2 "$trainer")
     passed "only-$zero" 25
     kill -9 "$2"
     ended "only-$zero" "$trainer" 0
@@ -93,8 +100,8 @@ for delay in 0 0.01 0.03; do
     background "$name" 0 "${train[@]}" --run-dir "$name" --hosts four.hosts --set parallel.zero=0
     trainer=$pid
     passed "$name" 1
-    victims=$(processes_in "$name" host1)
-    behind=$(processes_in "$name" host3)
+    victims=$(victims_of "$name" host1 "$trainer")
+    behind=$(victims_of "$name" host3 "$trainer")
     passed "$name" $((20 + RANDOM % 20))
     kill -9 $victims
     sleep $delay
