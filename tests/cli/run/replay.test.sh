@@ -74,7 +74,7 @@ says "first value that is not finite: leaf" "layer" "checkpoints/$steps"
 command=$(sed -n 's/.*op by op: //p' "$err")
 same "the text ends with the command" "$command" "lockstep replay 'wild run' --step $((steps + 1)) --leaf 0 --op-trace"
 fault=$(sed -n 's/.*leaf 0, sample position [0-9]*, \(.*\)\. Try .*/\1/p' "$err")
-same "the event has it too" "$(grep '"not_finite"' "wild run/events.jsonl" >event.json && field event.json replay leaf step)" "$command 0 $steps"
+same "the event has it too" "$(grep '"event":"not_finite"' "wild run/events.jsonl" >event.json && field event.json replay leaf step)" "$command 0 $steps"
 
 eval "expect 1 $LOCKSTEP ${command#lockstep }"
 says "step $((steps + 1)), leaf 0: a value is infinite or not a number" "$fault"
