@@ -182,6 +182,7 @@ image ext4.img && mount -o loop ext4.img disk
 mkdir other
 cuts=0
 for round in 1 2 3 4; do
+    [ "$(steps_in disk/run)" -lt 6 ] || rm -rf disk/run # not beyond the steps of the undisturbed run
     begin disk/run $(($(steps_in disk/run) + 1 + RANDOM % 3)) --ranks 1 --set checkpoint.every_steps=1 --set train.steps=100000
     sleep 0.0$((RANDOM % 60))
     kill -STOP $pid || break
@@ -193,7 +194,7 @@ for round in 1 2 3 4; do
     cuts=$((cuts + 1))
     check "power cut: step $saved was saved, $(newest other/run) is there" test "$(newest other/run)" -ge "$saved"
     [ "$saved" -eq 0 ] || expect 0 "$LOCKSTEP" checkpoint verify other/run
-    goes_on "after a power cut" other/run 1
+    [ "$(newest other/run)" -gt $steps ] || goes_on "after a power cut" other/run 1
     umount other
 done
 check "the power was cut" test $cuts -ge 2
