@@ -694,15 +694,16 @@ json_t *ls_session_to_json(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
     const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
-    json_t *memory = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
-        (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
-        (json_int_t)m->optimizer, "tree", (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers,
-        "activations", (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other",
-        (json_int_t)m->other, "side_work",
-        (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
-        (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes, "workers",
-        (json_int_t)ls_session_worker_bytes(session), "total", (json_int_t)ls_session_bytes(session));
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
+                  (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
+                  (json_int_t)m->optimizer, "tree", (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers,
+                  "activations", (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other",
+                  (json_int_t)m->other, "side_work",
+                  (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
+                  (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes,
+                  "workers", (json_int_t)ls_session_worker_bytes(session), "residuals",
+                  (json_int_t)m->residuals, "total", (json_int_t)ls_session_bytes(session));
     const double micro_batches = (double)micro_batches_of(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",
