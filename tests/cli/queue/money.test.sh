@@ -80,7 +80,8 @@ expect 0 "$LOCKSTEP" wait "$job"
 same "the same bits in the queue" "$(hashes runs/capped)" "$want"
 
 # The alert reached the webhook at the second try, signed, and the mail; no log has the path.
-wait_until "the webhook has heard twice" test "$(wc -l <hook.log)" -ge 2
+heard_twice() { [ "$(wc -l <hook.log)" -ge 2 ]; }
+wait_until "the webhook has heard twice" heard_twice
 check "it is signed" python3 - <<'PY'
 import hashlib, hmac, json
 tries = [line.rstrip("\n").split("\t") for line in open("hook.log")]
