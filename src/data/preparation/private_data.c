@@ -322,7 +322,7 @@ uint64_t ls_private_mask(uint32_t kinds, ls_step_scratch *scratch, ls_passage *p
         starts[c] = kinds & kinds_at((char)c);
     }
     for (size_t at = 0; at < v.bytes;) {
-        piece p;
+        piece p = {0};
         const uint32_t wanted = starts[(unsigned char)v.text[at]];
         const bool is_inside = at > copied && v.text[at] != '@' && is_word(v.text[at - 1]);
         if (!wanted || is_inside || !find_piece(&v, at, copied, wanted, &p)) {
