@@ -321,6 +321,8 @@ ls_status ls_workers_step(ls_workers *workers, uint64_t step, uint64_t until, ls
     LS_ASSERT(step < until);
     const uint64_t ahead = step + LS_RANK_RESULTS;
     workers->granted = true;
+    /* ranks that enter the step, even if they give it up, drop what was gathered before it */
+    workers->gathered_step = UINT64_MAX;
     ls_control_grant(workers->control, ls_min_u64(until, ahead));
     step_wait w = {.workers = workers, .step = step};
     const ls_wait wait = {.abort = &workers->control->abort, .look = look_for_stop, .context = &w};
