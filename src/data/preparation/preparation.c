@@ -272,9 +272,30 @@ static ls_status claim_folder(ls_preparation *p)
                      folder);
 }
 
+/* Files that a killed process was writing (NAME.tmp.PROCESS, base/file.h) stay behind. All output
+ * is there now, so no other process writes. */
+static ls_status sweep(ls_preparation *p, const char *name)
+{
+    char **names = NULL;
+    size_t count = 0;
+    const char *folder = ls_arena_printf(&p->arena, "%s/%s", p->options->folder, name);
+    LS_TRY(ls_dir_list(&p->arena, folder, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        const char *dot = strrchr(names[i], '.');
+        const bool is_left = dot && dot - names[i] > 4 && strncmp(dot - 4, ".tmp", 4) == 0 &&
+                             strspn(dot + 1, "0123456789") == strlen(dot + 1);
+        if (is_left && unlink(ls_path_join(&p->arena, folder, names[i])) != 0 && errno != ENOENT) {
+            return ls_fail_errno(errno, "can't remove %s/%s", folder, names[i]);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status run_finish(ls_preparation *p, const claim *c)
 {
     (void)c;
+    LS_TRY(sweep(p, "data"));
+    LS_TRY(sweep(p, "removed"));
     return ls_preparation_finish(p);
 }
 
