@@ -9,11 +9,11 @@ radosgw_is_there() {
     done
 }
 
-# The first daemon refuses (EPERM) what comes before it is ready.
-radosgw_answers() {
+# The first daemon refuses (EPERM) what comes before it is ready, and may do so once more after it has answered.
+radosgw_until() {
     local _
     for _ in $(seq 60); do
-        timeout 60 ceph -s && return 0
+        timeout 60 "$@" && return 0
         sleep 0.5
     done
     return 1
@@ -44,6 +44,7 @@ osd pool default pg autoscale mode = off
 mon allow pool size one = true
 mon max pg per osd = 500
 osd crush chooseleaf type = 0
+osd class update on start = false
 osd objectstore = memstore
 memstore device bytes = 1073741824
 mon warn on pool no redundancy = false
@@ -69,10 +70,10 @@ CONF
     {
         monmaptool --create --clobber --fsid "$id" --addv a "[v1:127.0.0.1:$mon]" "$base/monmap" &&
             ceph-mon -i a --mkfs --monmap "$base/monmap" --mon-data "$base/mon" && ceph-mon -i a --mon-data "$base/mon" &&
-            radosgw_answers && ceph-mgr -i x &&
+            radosgw_until ceph -s && radosgw_until ceph-mgr -i x &&
             ceph-osd -i 0 --mkfs --osd-data "$base/osd" --osd-objectstore memstore &&
-            timeout 60 ceph osd new "$(cat "$base/osd/fsid")" 0 && ceph-osd -i 0 --osd-data "$base/osd" &&
-            radosgw --name client.rgw --no-mon-config
+            radosgw_until ceph osd new "$(cat "$base/osd/fsid")" 0 && radosgw_until ceph-osd -i 0 --osd-data "$base/osd" &&
+            radosgw_until radosgw --name client.rgw --no-mon-config
     } >"$base/log/start" 2>&1 || return 1
     for _ in $(seq 300); do
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
