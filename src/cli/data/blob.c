@@ -28,12 +28,12 @@ typedef struct blob_settings {
      .offset = offsetof(blob_settings, endpoint),                                                            \
      .default_text = "\"\"",                                                                                 \
      .value_name = "URL",                                                                                    \
-     .help = "address of the S3 server; without it, AWS_ENDPOINT_URL, or Amazon's"},                         \
+     .help = "address of the S3 server; default: AWS_ENDPOINT_URL, or else Amazon S3"},                      \
         {.key = "region",                                                                                    \
          .type = LS_OPTION_STRING,                                                                           \
          .offset = offsetof(blob_settings, region),                                                          \
          .default_text = "\"\"",                                                                             \
-         .help = "region of the bucket; without it, AWS_REGION, the region of the profile, or us-east-1"},   \
+         .help = "region of the bucket; default: AWS_REGION, the region of the profile, or us-east-1"},      \
         {.key = "patience",                                                                                  \
          .type = LS_OPTION_DURATION,                                                                         \
          .offset = offsetof(blob_settings, patience_s),                                                      \
@@ -41,7 +41,7 @@ typedef struct blob_settings {
          .min = 0.1,                                                                                         \
          .max = 86400,                                                                                       \
          .unit_needed = true,                                                                                \
-         .help = "for how long a request that fails for a passing reason is tried again"},                   \
+         .help = "how long to keep repeating a request that fails for a temporary reason"},                  \
     {                                                                                                        \
         .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(blob_settings, threads),                 \
         .default_text = "4", .min = 1, .max = LS_BLOB_THREADS_MAX, .help = "number of requests at once"      \
@@ -50,7 +50,7 @@ typedef struct blob_settings {
     {                                                                                                        \
         .key = "recursive", .letter = 'r', .type = LS_OPTION_BOOL,                                           \
         .offset = offsetof(blob_settings, recursive), .default_text = "false",                               \
-        .help = "take everything below the address, as a folder"                                             \
+        .help = "include everything below the address, like a folder"                                        \
     }
 
 static ls_blob_options options_of(const blob_settings *s)
@@ -140,8 +140,8 @@ const ls_command ls_command_blob_ls = {
     .words = "ADDRESS",
     .summary = "list what is in a bucket or folder",
     .details = "ADDRESS is s3://BUCKET/PREFIX or a folder. In S3, every key that begins with\n"
-               "PREFIX is listed; without --recursive, keys with a further slash are shown as\n"
-               "one folder.\n"
+               "PREFIX is listed; without --recursive, keys that have a further slash are\n"
+               "shown as folders.\n"
                "\n"
                "Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web\n"
                "identity (AWS_WEB_IDENTITY_TOKEN_FILE), ~/.aws/credentials, or the metadata\n"
@@ -189,9 +189,9 @@ const ls_command ls_command_blob_cp = {
     .name = "blob cp",
     .words = "FROM TO",
     .summary = "copy files between folders and buckets",
-    .details = "FROM and TO are s3://BUCKET/KEY or paths. A TO that ends with a slash, or is a\n"
-               "folder or bucket, takes the file under its own name. Within one bucket the\n"
-               "server copies.\n"
+    .details = "FROM and TO are s3://BUCKET/KEY or paths. If TO ends with a slash, or is a folder\n"
+               "or bucket, the file keeps its name there. Within one bucket, the server copies\n"
+               "the file itself.\n"
                "\n"
                "Examples:\n"
                "  lockstep blob cp s3://models/mine/200/model.safetensors .\n"
@@ -236,8 +236,9 @@ const ls_command ls_command_blob_get = {
     .name = "blob get",
     .words = "ADDRESS [PATH]",
     .summary = "fetch a file from a bucket",
-    .details = "Fetches s3://BUCKET/KEY to PATH, which is whole or as it was before; without\n"
-               "PATH to the current folder, with - to the standard output.\n"
+    .details = "Fetches s3://BUCKET/KEY to PATH. Without PATH the file goes to the current folder;\n"
+               "with '-' to the standard output. PATH changes only when the whole file has\n"
+               "arrived.\n"
                "\n"
                "Examples:\n"
                "  lockstep blob get s3://models/mine/200/config.json\n"
@@ -255,7 +256,7 @@ static const ls_option put_rows[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(blob_settings, if_absent),
      .default_text = "false",
-     .help = "fail instead of replacing a file that is there; for files of at most 1 GiB"},
+     .help = "fail if the key exists already, instead of replacing it; for files of at most 1 GiB"},
     ROWS_PLACE,
 };
 static const ls_option_table put_table = LS_OPTIONS(put_rows);
@@ -296,9 +297,9 @@ const ls_command ls_command_blob_put = {
     .name = "blob put",
     .words = "PATH ADDRESS",
     .summary = "store a file in a bucket",
-    .details = "Stores PATH as s3://BUCKET/KEY; below KEY when that ends with a slash. Large\n"
-               "files are sent in parts, and when the command is repeated after an interruption,\n"
-               "only the missing parts are sent.\n"
+    .details = "Stores PATH as s3://BUCKET/KEY. If KEY ends with a slash, the file keeps its name\n"
+               "below KEY. Large files are sent in parts; if the command is interrupted and\n"
+               "repeated, only the missing parts are sent.\n"
                "\n"
                "Examples:\n"
                "  lockstep blob put corpus.jsonl s3://data/corpus.jsonl\n"
@@ -408,7 +409,7 @@ const ls_command ls_command_blob_bench = {
     .name = "blob bench",
     .words = "ADDRESS",
     .summary = "measure a bucket or folder",
-    .details = "Stores and fetches a large file and many small blobs below ADDRESS, compares what\n"
+    .details = "Stores and fetches a large file and many small blobs below ADDRESS, checks what\n"
                "comes back, and removes them. The large file is read from and written to a file in\n"
                "$TMPDIR.\n"
                "\n"

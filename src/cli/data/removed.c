@@ -21,13 +21,13 @@ static const ls_option removed_options[] = {
      FIELD(step),
      .default_text = "\"\"",
      .value_name = "NAME",
-     .help = "only documents that this step removed: gopher_quality, dedup_minhash, ..."},
+     .help = "show only documents that this step removed: gopher_quality, dedup_minhash, ..."},
     {.key = "reason",
      .type = LS_OPTION_STRING,
      FIELD(reason),
      .default_text = "\"\"",
      .value_name = "NAME",
-     .help = "only documents removed for this reason, as the report names it: words_few, ..."},
+     .help = "show only documents removed for this reason, as named in the report: words_few, ..."},
     {.key = "count",
      .letter = 'n',
      .type = LS_OPTION_U64,
@@ -35,7 +35,7 @@ static const ls_option removed_options[] = {
      .default_text = "20",
      .min = 0,
      .max = 1e15,
-     .help = "show at most so many; 0: all of them"},
+     .help = "maximum number of documents to show; 0: all"},
     LS_ROW_JSON(removed_settings),
 };
 #undef FIELD
@@ -187,8 +187,8 @@ const ls_command ls_command_data_removed = {
     .words = "DIR",
     .summary = "show what a preparation removed, and why",
     .details = "DIR is a folder that 'lockstep data prepare PIPELINE.yaml --output DIR' has written.\n"
-               "Each removed document is shown with its file and line, the step and the reason,\n"
-               "the beginning of its text, and for duplicates the document that was kept.\n"
+               "For each removed document, prints its file and line, the step, the reason and the\n"
+               "beginning of its text; for a duplicate, also the document that was kept.\n"
                "\n"
                "Example:\n"
                "  lockstep data removed clean --step dedup_minhash -n 5",

@@ -66,24 +66,25 @@ static const ls_option bundle_rows[] = {
      .offset = offsetof(bundle_settings, output),
      .default_text = "\"\"",
      .value_name = "PATH",
-     .help = "what to write: an archive if the name ends with .tar.zst or .tar, else a folder; it must not "
-             "exist"},
+     .help = "name of the bundle: an archive if it ends with .tar.zst or .tar, otherwise a folder; it must "
+             "not exist yet"},
     {.key = "checkpoint",
      .type = LS_OPTION_STRING,
      .offset = offsetof(bundle_settings, checkpoint),
      .default_text = "newest",
      .value_name = "STEP",
-     .help = "the checkpoint to pack: newest, best (the lowest validation loss), none, or its step"},
+     .help = "checkpoint to pack: newest, best (the lowest validation loss), none, or its step"},
     {.key = "data",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(bundle_settings, data),
      .default_text = "false",
-     .help = "also pack the files that the run trains on; without it, their names, sizes and digests alone"},
+     .help = "also pack the files that the run trains on; without it, only their names, sizes and digests "
+             "are packed"},
     {.key = "base",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(bundle_settings, base),
      .default_text = "false",
-     .help = "also pack the model that the run began with (model.from), which continuing it needs"},
+     .help = "also pack the model that the run started from (model.from); it is needed to continue the run"},
     {.key = "add",
      .type = LS_OPTION_STRINGS,
      .offset = offsetof(bundle_settings, add),
@@ -288,8 +289,8 @@ const ls_command ls_command_bundle_verify = {
     .name = "bundle verify",
     .words = "BUNDLE",
     .summary = "check a bundle that arrived",
-    .details = "BUNDLE is an archive or folder that 'lockstep bundle' made. Checks the length and\n"
-               "SHA-256 of every file, and with --key the signature. Nothing is unpacked.\n"
+    .details = "BUNDLE is an archive or folder that 'lockstep bundle' made. Checks the size and\n"
+               "SHA-256 of every file; with --key, also the signature. Nothing is unpacked.\n"
                "\n"
                "Example:\n"
                "  lockstep bundle verify mine.tar.zst --key pub.pem",

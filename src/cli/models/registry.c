@@ -54,31 +54,31 @@ static const ls_option add_options[] = {
      .offset = offsetof(add_settings, name),
      .default_text = "\"\"",
      .value_needed = true,
-     .help = "the name to add a version of; letters, digits, '.', '_' and '-'"},
+     .help = "name under which the new version is added; letters, digits, '.', '_' and '-'"},
     {.key = "kind",
      .type = LS_OPTION_CHOICE,
      .offset = offsetof(add_settings, kind),
      .default_text = "auto",
      .choices = ls_registry_entry_kind_names,
-     .help = "what it is; auto: by its files"},
+     .help = "kind of the entry; auto: found from its files"},
     {.key = "parent",
      .type = LS_OPTION_STRINGS,
      .offset = offsetof(add_settings, parent),
      .default_text = "[]",
      .value_name = "REF",
-     .help = "what it was made from, such as base@3; may be repeated. The parents of a run's checkpoint are "
-             "found from its run file where they are in the registry"},
+     .help = "entry that this one was made from, such as base@3; may be repeated. Those of a run's "
+             "checkpoint are found from its run file, if they are in the registry"},
     {.key = "store",
      .type = LS_OPTION_BOOL,
      .offset = offsetof(add_settings, store),
      .default_text = "false",
-     .help = "keep the bytes in the registry; without it, the entry refers to the path and has the digests"},
+     .help = "store the files in the registry; without it, the entry has only their path and digests"},
     {.key = "note",
      .type = LS_OPTION_STRING,
      .offset = offsetof(add_settings, note),
      .default_text = "\"\"",
      .value_name = "TEXT",
-     .help = "a remark to keep with the entry"},
+     .help = "remark that is kept with the entry"},
     LS_ROW_REGISTRY(add_settings),
     LS_ROW_JSON(add_settings),
 };
@@ -140,9 +140,9 @@ const ls_command ls_command_registry_add = {
     .words = "PATH",
     .summary = "add a model, data set or evaluation to the registry",
     .details = "PATH is a run directory (its newest checkpoint is added), a checkpoint, a folder or\n"
-               "a file. It becomes the next version of --name, in stage candidate. Of a checkpoint,\n"
-               "the entry has the run file's digest, the data's digest, the metrics, and the base\n"
-               "model and data sets that the registry knows.\n"
+               "a file. It becomes the next version of --name, in stage candidate. The entry\n"
+               "of a checkpoint records the digests of the run file and of the data, the metrics,\n"
+               "and the base model and data sets, if they are in the registry.\n"
                "\n"
                "With --store, files are cut into chunks that are kept once: models that share\n"
                "tensors share their bytes.\n"
@@ -346,12 +346,11 @@ const ls_command ls_command_registry_show = {
     .name = "registry show",
     .words = "REF",
     .summary = "show an entry of the registry",
-    .details =
-        REFERENCES "Shows its files with their digests, the run it came from, and who moved it to which\n"
-                   "stage.\n"
-                   "\n"
-                   "Example:\n"
-                   "  lockstep registry show assistant@approved",
+    .details = REFERENCES "Shows its files with their digests, the run it came from, and the history of its\n"
+                          "stages.\n"
+                          "\n"
+                          "Example:\n"
+                          "  lockstep registry show assistant@approved",
     .words_min = 1,
     .words_max = 1,
     .options = &list_table,
@@ -393,9 +392,9 @@ const ls_command ls_command_registry_get = {
     .words = "REF",
     .summary = "fetch an entry's files from the registry",
     .details =
-        REFERENCES "The folder appears when all files are there and have the digests of the entry. A\n"
-                   "model that is trained from it, or from data in it, knows its parent: registry.json\n"
-                   "in the folder names it.\n"
+        REFERENCES "The folder appears when all files have arrived and match the digests of the entry.\n"
+                   "Its file registry.json names the entry, so that a model trained from this folder\n"
+                   "gets the entry as its parent.\n"
                    "\n"
                    "Example:\n"
                    "  lockstep registry get assistant@approved -o assistant",
@@ -418,7 +417,7 @@ static const ls_option promote_options[] = {
      .offset = offsetof(promote_settings, note),
      .default_text = "\"\"",
      .value_name = "TEXT",
-     .help = "the reason, kept in the history"},
+     .help = "reason for the change, kept in the history"},
     LS_ROW_REGISTRY(promote_settings),
 };
 static const ls_option_table promote_table = LS_OPTIONS(promote_options);
@@ -452,7 +451,7 @@ const ls_command ls_command_registry_promote = {
     .words = "REF STAGE",
     .summary = "approve or retire a version in the registry",
     .details =
-        REFERENCES "STAGE is candidate, approved or retired. Who did it and when is kept.\n"
+        REFERENCES "STAGE is candidate, approved or retired. The history keeps who did it, and when.\n"
                    "\n"
                    "Examples:\n"
                    "  lockstep registry promote assistant@3 approved --note 'best of five on our tasks'\n"
@@ -476,7 +475,7 @@ static const ls_option export_options[] = {
      .offset = offsetof(export_settings, mlflow),
      .default_text = "\"\"",
      .value_name = "DIR",
-     .help = "the folder of a model registry of MLflow, which may have other models and versions"},
+     .help = "folder of an MLflow model registry, new or with other models and versions"},
     LS_ROW_REGISTRY(export_settings),
 };
 static const ls_option_table export_table = LS_OPTIONS(export_options);
@@ -504,12 +503,13 @@ const ls_command ls_command_registry_export = {
     .name = "registry export",
     .words = "REF",
     .summary = "write a version for MLflow's model registry",
-    .details = REFERENCES "Writes an MLmodel file with the entry's files, and what MLflow keeps of a\n"
-                          "registered model: approved versions are in its stage Production, retired ones in\n"
-                          "Archived.\n"
-                          "\n"
-                          "Example:\n"
-                          "  lockstep registry export assistant@approved --mlflow mlruns",
+    .details =
+        REFERENCES "Writes the entry's files with an MLmodel file, and the records of a registered model\n"
+                   "as MLflow keeps them. Approved versions get the stage Production, retired ones the\n"
+                   "stage Archived.\n"
+                   "\n"
+                   "Example:\n"
+                   "  lockstep registry export assistant@approved --mlflow mlruns",
     .words_min = 1,
     .words_max = 1,
     .options = &export_table,

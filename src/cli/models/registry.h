@@ -10,7 +10,8 @@
     {                                                                                                        \
         .key = "registry", .type = LS_OPTION_STRING, .offset = offsetof(record, registry),                   \
         .default_text = "\"\"", .value_name = "ADDRESS",                                                     \
-        .help = "the registry, a folder or s3://BUCKET/PREFIX; without it, LOCKSTEP_REGISTRY, or registry/ " \
+        .help = "address of the registry: a folder or s3://BUCKET/PREFIX; default: LOCKSTEP_REGISTRY, or "   \
+                "registry/ "                                                                                 \
                 "in LOCKSTEP_HOME"                                                                           \
     }
 

@@ -21,7 +21,7 @@ static const ls_option lineage_options[] = {
      .offset = offsetof(lineage_settings, svg),
      .default_text = "\"\"",
      .value_name = "FILE",
-     .help = "also draw the lineage into this file"},
+     .help = "file to draw the lineage to, as a picture"},
     LS_ROW_REGISTRY(lineage_settings),
     LS_ROW_JSON(lineage_settings),
 };
@@ -215,8 +215,9 @@ const ls_command ls_command_registry_verify = {
     .name = "registry verify",
     .words = "[REF]",
     .summary = "compare the registry's files with their digests",
-    .details = "Reads everything that REF stands for, or all versions of all names. Files that are\n"
-               "not stored are read at their path; that they are gone is told, and is no error.\n"
+    .details = "Reads the files of REF, or of all versions of all names. Files that are not stored\n"
+               "in the registry are read at their path; if they are missing there, the command\n"
+               "prints a warning and the exit code remains 0.\n"
                "\n"
                "Example:\n"
                "  lockstep registry verify",
@@ -244,7 +245,7 @@ static const ls_option gc_options[] = {
      .type = LS_OPTION_BOOL,
      .offset = offsetof(gc_settings, dry_run),
      .default_text = "false",
-     .help = "only tell what would be removed"},
+     .help = "print what would be removed, without removing it"},
     LS_ROW_REGISTRY(gc_settings),
 };
 static const ls_option_table gc_table = LS_OPTIONS(gc_options);
@@ -269,8 +270,8 @@ const ls_command ls_command_registry_gc = {
     .name = "registry gc",
     .words = "",
     .summary = "remove what no version in the registry needs",
-    .details = "Removes what interrupted commands left behind, and with --retired the bytes that\n"
-               "only retired versions need. Nothing is removed while something is being added.\n"
+    .details = "Removes the remains of interrupted commands; with --retired, also the files that only\n"
+               "retired versions need. Nothing is removed while an entry is being added.\n"
                "\n"
                "Example:\n"
                "  lockstep registry gc --dry-run",

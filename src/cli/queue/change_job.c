@@ -390,9 +390,9 @@ const ls_command ls_command_change = {
     .name = "change",
     .words = "JOB...",
     .summary = "change the time limit, cap, account or dependencies of jobs",
-    .details = "The jobs must be waiting, unless only --max-cost is given. What was changed, and by whom, is "
-               "recorded among the\n"
-               "events of the job. A job can wait only for jobs that were submitted before it.\n"
+    .details = "The jobs must be waiting, unless only --max-cost is given. The events of a job\n"
+               "record what was changed, and by whom. A job can wait only for jobs that were\n"
+               "submitted before it.\n"
                "\n"
                "Examples:\n"
                "  lockstep change 12 --time-limit 4h --account research\n"

@@ -58,8 +58,9 @@ static const ls_option slurm_config_options[] = {
      .type = LS_OPTION_BOOL,
      FIELD(apply),
      .default_text = "false",
-     .help = "with --hosts: also install Slurm on them as root and start it, with accounting (slurmdbd and "
-             "MariaDB on the control host), where they belong to no other cluster; may be repeated"},
+     .help =
+         "with --hosts: also install Slurm on them as root and start it, with accounting (slurmdbd and "
+         "MariaDB on the control host), where they belong to no other cluster; it is safe to run this again"},
     {WORD("shared", shared, "\".\"", "DIR"),
      .help = "with --hosts: folder of this host that all hosts must see under the same path"},
     {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),

@@ -298,10 +298,10 @@ const ls_command ls_command_submit = {
     .summary = "add a job to the queue",
     .details =
         "FILE is a run file, or '-' for standard input. COMMAND is a program with its\n"
-        "arguments, for a job without a run file. Without job.command the job trains, like 'lockstep train\n"
-        "FILE'. With job.command it runs that program, one process per rank, with RANK,\n"
-        "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set. Prints the number of\n"
-        "the job. A job that could never run on these machines is refused with the reason\n"
+        "arguments, for a job without a run file. Without job.command the job trains, like\n"
+        "'lockstep train FILE'. With job.command it runs that program, one process per\n"
+        "rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set. Prints\n"
+        "the number of the job. A job that could never run on these machines is refused with the reason\n"
         "(exit code 2).\n"
         "\n"
         "The job runs as you, in the current folder. A training job writes to ./runs/NAME\n"
