@@ -252,7 +252,7 @@ static ls_status claim_folder(ls_preparation *p)
         json_decref(report);
         return is_ours ? LS_OK
                        : ls_fail(LS_ERR_INVALID,
-                                 "%s holds what another pipeline or other input made: name another folder, "
+                                 "%s was made by another pipeline or from other input: name another folder, "
                                  "or remove it",
                                  folder);
     }
@@ -408,7 +408,7 @@ ls_status ls_preparation_report(const char *folder, json_t **report_out)
         ls_path_exists(path)
             ? ls_json_load(path, 256 << 20, report_out)
             : ls_fail(LS_ERR_NOT_FOUND,
-                      "%s has no report.json: it is no folder that data prepare has finished", folder);
+                      "%s has no report.json: 'data prepare' has not finished in this folder", folder);
     ls_arena_release(&arena);
     return status;
 }

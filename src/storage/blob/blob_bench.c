@@ -82,7 +82,7 @@ static ls_status bench_large(benching *b, uint64_t bytes, ls_blob_bench_result *
     LS_TRY(hash_path(from, bytes, buffer, sent));
     LS_TRY(hash_path(to, bytes, buffer, came));
     return strcmp(sent, came) == 0 ? LS_OK
-                                   : ls_fail(LS_ERR_DATA, "%s/%s came back with other bytes than were stored",
+                                   : ls_fail(LS_ERR_DATA, "%s/%s returned different bytes than were stored",
                                              ls_blob_address(b->store), key);
 }
 
@@ -109,7 +109,7 @@ static ls_status get_small(void *context, uint64_t index)
     LS_TRY(ls_blob_read(b->store, key, "", 0, data, sizeof data));
     return memcmp(data, b->piece + index % 1024, sizeof data) == 0
                ? LS_OK
-               : ls_fail(LS_ERR_DATA, "%s/%s came back with other bytes than were stored",
+               : ls_fail(LS_ERR_DATA, "%s/%s returned different bytes than were stored",
                          ls_blob_address(b->store), key);
 }
 

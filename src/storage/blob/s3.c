@@ -491,7 +491,7 @@ static ls_status take_text(void *context, const ls_http_answer *head, const void
     (void)head;
     asked *a = context;
     if (a->text.bytes + bytes > XML_BYTES_MAX) {
-        return ls_fail(LS_ERR_DATA, "an answer of S3 has more than %d bytes of XML", XML_BYTES_MAX);
+        return ls_fail(LS_ERR_DATA, "the S3 server sent more than %d bytes of XML", XML_BYTES_MAX);
     }
     ls_text_append_bytes(&a->text, data, bytes);
     return LS_OK;

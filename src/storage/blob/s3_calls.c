@@ -36,7 +36,7 @@ static ls_status take_read(void *context, const ls_http_answer *head, const void
     reading *r = context;
     if (head->code != 206 || strncmp(head->content_range, r->range, strlen(r->range)) != 0) {
         return ls_fail(LS_ERR_DATA,
-                       "the answer for %s has another range than was asked for: '%.60s' instead of "
+                       "the answer for %s has a different range than requested: '%.60s' instead of "
                        "'%s'",
                        r->key, head->content_range, r->range);
     }
@@ -95,7 +95,7 @@ ls_status ls_s3_stat(ls_blob_store *store, const char *key, ls_blob_entry *entry
         snprintf(entry.sha256, sizeof entry.sha256, "%.64s", answer->wanted[LS_S3_SHA256]);
         entry.is_encrypted = strstr(answer->wanted[LS_S3_ENCRYPTION], "kms") != NULL;
         if (rest == answer->wanted[LS_S3_LENGTH] || *rest || entry.bytes > INT64_MAX) {
-            status = ls_fail(LS_ERR_DATA, "the answer for %s does not tell its length", key);
+            status = ls_fail(LS_ERR_DATA, "the answer for %s has no Content-Length", key);
         } else {
             *entry_out = entry;
         }
@@ -245,7 +245,7 @@ static ls_status list_once(ls_blob_store *store, listing *l, const char *prefix,
     l->next = NULL;
     LS_TRY(ls_s3_ask(store, &call, take_listed, l));
     return l->is_truncated && !l->next
-               ? ls_fail(LS_ERR_DATA, "the list of s3://%s is cut off without a way to go on",
+               ? ls_fail(LS_ERR_DATA, "the list of s3://%s is truncated and has no continuation token",
                          ls_s3_bucket(store))
                : LS_OK;
 }

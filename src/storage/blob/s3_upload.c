@@ -153,7 +153,7 @@ static ls_status list_parts(upload *u)
         u->is_truncated = false;
         LS_TRY(ls_s3_ask(u->store, &call, take_part, u));
         if (u->is_truncated && u->next_number <= from) {
-            return ls_fail(LS_ERR_DATA, "the list of the parts of %s goes in a circle", u->key);
+            return ls_fail(LS_ERR_DATA, "the list of the parts of %s repeats itself", u->key);
         }
         from = u->next_number;
     } while (u->is_truncated);
@@ -216,7 +216,7 @@ static ls_status complete(upload *u)
         status = ls_s3_stat(u->store, u->key, &entry);
         if (status == LS_OK && entry.bytes != u->bytes) {
             status =
-                ls_fail(LS_ERR_DATA, "the upload of %s was given up by another process; try again", u->key);
+                ls_fail(LS_ERR_DATA, "the upload of %s was aborted by another process; try again", u->key);
         }
     }
     return status;

@@ -49,7 +49,7 @@ static ls_status open_in_folder(opening *o, const char *name, uint64_t *bytes_ou
         if (o->fd >= 0) {
             close(o->fd);
         }
-        return ls_fail(LS_ERR_DATA, "%s is no plain file: it is refused", path);
+        return ls_fail(LS_ERR_DATA, "%s is not a regular file, so the bundle is refused", path);
     }
     *bytes_out = (uint64_t)info.st_size;
     return LS_OK;
@@ -202,7 +202,7 @@ static ls_status read_archive(opening *o)
     uint64_t bytes = 0;
     LS_TRY(ls_tar_next(o->tar, &name, &bytes));
     if (!name || strcmp(name, LS_BUNDLE_NAME) != 0) {
-        return ls_fail(LS_ERR_DATA, "%s is no bundle: it does not begin with " LS_BUNDLE_NAME, o->path);
+        return ls_fail(LS_ERR_DATA, "%s is not a bundle: it does not begin with " LS_BUNDLE_NAME, o->path);
     }
     o->json_bytes = (size_t)bytes;
     LS_TRY(read_small(o, LS_BUNDLE_NAME, bytes, LS_BUNDLE_JSON_BYTES_MAX, &o->json));
@@ -255,7 +255,7 @@ static ls_status read_folder(opening *o)
     size_t signature_bytes = 0;
     LS_TRY(read_named(o, LS_BUNDLE_NAME, LS_BUNDLE_JSON_BYTES_MAX, &o->json, &o->json_bytes));
     if (!o->json) {
-        return ls_fail(LS_ERR_DATA, "%s is no bundle: it has no " LS_BUNDLE_NAME, o->path);
+        return ls_fail(LS_ERR_DATA, "%s is not a bundle: it has no " LS_BUNDLE_NAME, o->path);
     }
     LS_TRY(read_named(o, LS_BUNDLE_SIGNATURE, SIGNATURE_BYTES_MAX, &signature, &signature_bytes));
     if (signature) {

@@ -216,7 +216,7 @@ ls_status ls_signature_make(const ls_signing_key *key, const void *data, size_t 
     memcpy(both + LS_ED25519_SIGNATURE_BYTES, comment, comment_bytes);
     good = good && sign(key->key, both, LS_ED25519_SIGNATURE_BYTES + comment_bytes, of_comment);
     if (!good) {
-        return ls_fail(LS_ERR_FAILED, "OpenSSL does not sign");
+        return ls_fail(LS_ERR_FAILED, "OpenSSL could not sign");
     }
     ls_text_append(text, "untrusted comment: signature of a lockstep bundle\n");
     append_base64(text, raw, sizeof raw);
@@ -312,9 +312,10 @@ ls_status ls_signature_check(const ls_signature *s, const ls_public_key *key, co
     if (good && comment_good) {
         return LS_OK;
     }
-    return ls_fail(LS_ERR_DATA,
-                   good ? "the comment of its signature by key %s was changed"
-                        : "the signature by key %s does not fit: it was changed, or another key than the one "
-                          "given signed it",
-                   by);
+    return ls_fail(
+        LS_ERR_DATA,
+        good ? "the comment of its signature by key %s was changed"
+             : "the signature by key %s is not valid: the file was changed, or a key other than the one "
+               "given signed it",
+        by);
 }

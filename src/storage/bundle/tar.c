@@ -227,7 +227,7 @@ static ls_status take(ls_tar_reader *r, void *data, size_t bytes)
         if (out.pos < out.size && r->at == r->filled && out.pos == before) {
             LS_TRY(fill(r));
             if (r->filled == 0) {
-                return ls_fail(LS_ERR_DATA, "%s is cut off, or not an archive", r->path);
+                return ls_fail(LS_ERR_DATA, "%s is truncated, or is not an archive", r->path);
             }
         }
     }
@@ -301,7 +301,8 @@ ls_status ls_tar_next(ls_tar_reader *r, const char **name_out, uint64_t *bytes_o
             ls_text shown = {0};
             ls_text_append_printable(&shown, r->name, strlen(r->name), "");
             const ls_status status = ls_fail(
-                LS_ERR_DATA, "%s holds '%s', which is no plain file (a link or a device): it is refused",
+                LS_ERR_DATA,
+                "%s holds '%s', which is not a regular file (a link or a device): the archive is refused",
                 r->path, ls_text_string(&shown));
             ls_text_release(&shown);
             return status;

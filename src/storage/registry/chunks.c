@@ -306,7 +306,8 @@ ls_status ls_chunks_get(ls_chunk_store *store, const ls_registry_entry_file *fil
     ls_file_map_close(&map);
     return strcmp(sha256, file->sha256) == 0
                ? LS_OK
-               : ls_fail(LS_ERR_DATA, "%s: the list of its chunks in %s is damaged: they make another file",
+               : ls_fail(LS_ERR_DATA,
+                         "%s: the list of its chunks in %s is damaged: they do not make this file",
                          file->name, ls_blob_address(store->blobs));
 }
 

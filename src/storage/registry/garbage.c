@@ -74,7 +74,7 @@ ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char *
     if (status == LS_OK && busy) {
         status =
             ls_fail(LS_ERR_TIMEOUT,
-                    "garbage is being collected in %s ('registry gc', since less than an hour): try again "
+                    "'registry gc' is removing files from %s (it began less than an hour ago): try again "
                     "when it has ended",
                     ls_registry_address(registry));
     }
@@ -265,7 +265,7 @@ ls_status ls_registry_collect(ls_registry *registry, ls_arena *arena, bool retir
     LS_TRY(ls_blob_put_new(blobs, COLLECTING, who, strlen(who), &stored));
     if (!stored) {
         return ls_fail(LS_ERR_FAILED,
-                       "another process collects garbage in %s; if it was killed, remove %s/%s",
+                       "another process runs 'registry gc' in %s; if it was killed, remove %s/%s",
                        ls_registry_address(registry), ls_registry_address(registry), COLLECTING);
     }
     const ls_status status = collect(registry, arena, retired, false, collected_out);

@@ -108,7 +108,7 @@ ls_status ls_registry_export_mlflow(ls_registry *registry, ls_arena *arena, cons
 {
     ls_text text = {0};
     if (found->version == 0) {
-        return ls_fail(LS_ERR_INVALID, "no version of %s is this entry, and MLflow needs one", found->name);
+        return ls_fail(LS_ERR_INVALID, "the entry is not a version of %s, and MLflow needs one", found->name);
     }
     LS_TRY(ls_dir_create(dir));
     char *root = realpath(dir, NULL);

@@ -22,7 +22,7 @@ ls_status ls_registry_open(const char *address, double patience_s, ls_registry *
     const char *chosen = getenv("LOCKSTEP_REGISTRY");
     address = address && *address ? address : chosen && *chosen ? chosen : ls_home_path(&arena, "registry");
     ls_status status = address ? LS_OK
-                               : ls_fail(LS_ERR_INVALID, "there is no place for a registry: set "
+                               : ls_fail(LS_ERR_INVALID, "no folder is known for the registry: set "
                                                          "LOCKSTEP_REGISTRY, LOCKSTEP_HOME or HOME");
     ls_registry *registry = calloc(1, sizeof *registry);
     if (status == LS_OK && !registry) {
@@ -233,7 +233,7 @@ ls_status ls_registry_promote(ls_registry *registry, ls_arena *arena, const char
     LS_TRY(ls_registry_find(registry, arena, reference, &found));
     move m = {&found, stage, note};
     ls_status status = found.version > 0 ? LS_OK
-                                         : ls_fail(LS_ERR_INVALID, "%s: no version of %s is this entry",
+                                         : ls_fail(LS_ERR_INVALID, "%s: the entry is not a version of %s",
                                                    reference, found.name);
     if (status == LS_OK && (found.stage != stage || *note)) {
         status = ls_name_append(registry->blobs, arena, found.name, prepare_move, &m, &record);

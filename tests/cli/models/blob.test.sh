@@ -107,7 +107,7 @@ expect 1 blob get s3://bucket/a/small none --patience 1s
 says "HTTP 503"
 faults "GET a/small range 99"
 expect 3 blob get s3://bucket/a/small none
-says "has another range than was asked for"
+says "has a different range than requested"
 faults "HEAD a/small code 403" "GET a/small code 403"
 expect 1 blob get s3://bucket/a/small none
 says "lack the right to read it"

@@ -40,7 +40,7 @@ expect 0 bundle run -o none.tar --checkpoint none
 expect 0 bundle verify none.tar
 prints "not signed"
 if command -v minisign >/dev/null; then
-    key=$("$LOCKSTEP" bundle run -o again --sign key.pem | sed -n 's/.*RW/RW/p')
+    key=$("$LOCKSTEP" bundle run -o again --sign key.pem | sed -n 's/.*\(RW[A-Za-z0-9+\/=]\{54\}\).*/\1/p')
     expect 0 minisign -V -P "$key" -m again/BUNDLE.json
     minisign -G -W -p mini.pub -s mini.key >/dev/null 2>&1
     for form in "" -l; do
@@ -78,7 +78,7 @@ says "away exists"
 expect 2 bundle run -o x.tar.zst --add nothing
 says "nothing, which is to be added, does not exist"
 expect 3 bundle verify all.tar.zst --key otherpub.pem
-says "another key than the one given signed it"
+says "a key other than the one given signed it"
 expect 3 bundle verify none.tar --key pub.pem
 says "none.tar is not signed"
 expect 3 bundle verify tiny.yaml
@@ -101,7 +101,7 @@ refuses() { # refuses FILE TEXT...: neither verified nor opened, for this reason
     check "nothing of $file is placed" test -z "$(ls -d placed* 2>/dev/null)"
 }
 head -c 100000 all.tar.zst >cut.tar.zst
-refuses cut.tar.zst "is cut off"
+refuses cut.tar.zst "is truncated"
 cp all.tar.zst flipped.tar.zst
 printf '\x55\xaa' | dd of=flipped.tar.zst bs=1 seek=200000 conv=notrunc 2>/dev/null
 refuses flipped.tar.zst flipped.tar.zst
@@ -111,7 +111,7 @@ rm damaged/run/run.yaml
 refuses damaged "run/run.yaml is missing"
 rm -rf damaged && cp -r folder damaged && sed -i 's/"run": "tiny"/"run": "evil"/' damaged/BUNDLE.json
 expect 3 bundle verify damaged --key pub.pem
-says "does not fit"
+says "is not valid"
 sed -i 's/^trusted comment: .*/trusted comment: changed/' folder/BUNDLE.json.minisig
 expect 3 bundle verify folder --key pub.pem
 says "the comment of its signature" "was changed"
@@ -174,9 +174,9 @@ harm long "more than 100 bytes"
 harm twice-listed "two files of the name 'a'"
 harm twice "holds 'a' twice"
 harm unlisted "holds 'b' without listing it"
-harm link "no plain file"
-harm hard-link "no plain file"
-harm device "no plain file"
+harm link "not a regular file"
+harm hard-link "not a regular file"
+harm device "not a regular file"
 harm short "it has 1 bytes, and 100 are listed"
 harm huge "larger than any disk"
 harm bomb "it has 50000000 bytes, and 100 are listed"
@@ -188,5 +188,5 @@ python3 make.py full-disk full-disk.tar
 expect 4 bundle open full-disk.tar -o placed
 says "are free at the place"
 mkdir link-folder && ln -s /etc/passwd link-folder/BUNDLE.json
-refuses link-folder "no plain file"
+refuses link-folder "not a regular file"
 finish

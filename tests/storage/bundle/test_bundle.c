@@ -131,7 +131,7 @@ static void tar_begin_lengths(void **state)
         assert_string_equal(name, "a/b");
         assert_int_equal(bytes, lengths[i]);
         assert_int_equal(ls_tar_next(reader, &name, &bytes), LS_ERR_DATA);
-        assert_non_null(strstr(ls_error_text(), "cut off"));
+        assert_non_null(strstr(ls_error_text(), "truncated"));
         ls_tar_close(reader);
         close(fd);
     }
