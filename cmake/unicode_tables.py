@@ -18,6 +18,7 @@ WHITE_SPACE = {*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 
 # Other_Alphabetic that is neither a letter, a mark nor a letter number: circled and squared letters.
 OTHER_ALPHABETIC = {*range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A), *range(0x1F150, 0x1F16A), *range(0x1F170, 0x1F18A)}
 BLOCK = 256
+WIDTH = 160
 
 
 def is_word(c, category):
@@ -48,9 +49,26 @@ def canonical(c):
     return [int(part, 16) for part in text.split()]
 
 
-def rows(values, per_line, form):
-    for at in range(0, len(values), per_line):
-        print("    " + " ".join(form(v) + "," for v in values[at:at + per_line]))
+def runs_of(block):
+    """A block as initialisers: a run of four or more equal values is one of them."""
+    parts, at = [], 0
+    while at < len(block):
+        end = at
+        while end < len(block) and block[end] == block[at]:
+            end += 1
+        parts += [f"[{at} ... {end - 1}] = {block[at]}"] if end - at >= 4 else [str(block[at])] * (end - at)
+        at = end
+    return parts
+
+
+def wrapped(parts):
+    line = indent = " " * 4
+    for part in parts:
+        if len(line) + len(part) + 2 > WIDTH:
+            print(line.rstrip())
+            line = indent
+        line += part + ", "
+    print(line.rstrip())
 
 
 def main():
@@ -79,26 +97,26 @@ def main():
     print('#include "tokenizer/unicode.h"\n')
     assert len(blocks) < 256
     print(f"const uint8_t ls_unicode_index[{len(index)}] = {{")
-    rows(index, 32, str)
+    wrapped(runs_of(index))
     print("};\n")
     print(f"const uint8_t ls_unicode_blocks[{len(blocks)}][{BLOCK}] = {{")
     for block in blocks:
-        print("    {")
-        rows(block, 32, str)
-        print("    },")
+        parts = runs_of(block)
+        parts[0] = "{" + parts[0]
+        parts[-1] += "}"
+        wrapped(parts)
     print("};\n")
     print("/* first, last, combining class */")
     print(f"const ls_unicode_mark ls_unicode_marks[] = {{")
-    rows(runs, 6, lambda r: "{%#x, %#x, %d}" % tuple(r))
+    wrapped("{%#x, %#x, %d}" % tuple(r) for r in runs)
     print(f"}};\nconst unsigned ls_unicode_mark_count = {len(runs)};\n")
     print("/* code point, its canonical decomposition (one step; the second is 0 for singletons) */")
     print("const ls_unicode_pair ls_unicode_decompositions[] = {")
-    rows(sorted((c, p[0], p[1] if len(p) > 1 else 0) for c, p in decompositions.items()), 6,
-         lambda r: "{%#x, %#x, %#x}" % r)
+    wrapped("{%#x, %#x, %#x}" % (c, p[0], p[1] if len(p) > 1 else 0) for c, p in sorted(decompositions.items()))
     print(f"}};\nconst unsigned ls_unicode_decomposition_count = {len(decompositions)};\n")
     print("/* first and second code point, what they compose to */")
     print("const ls_unicode_pair ls_unicode_compositions[] = {")
-    rows(pairs, 6, lambda r: "{%#x, %#x, %#x}" % r)
+    wrapped("{%#x, %#x, %#x}" % pair for pair in pairs)
     print(f"}};\nconst unsigned ls_unicode_composition_count = {len(pairs)};")
 
 
