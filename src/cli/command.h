@@ -56,96 +56,78 @@ typedef struct ls_command {
 /* Prints one JSON document and a newline on stdout. */
 void ls_print_json(const json_t *root);
 
+/* A table of the rows in `array`, and its address. */
 #define LS_OPTIONS(array)                                                                                    \
     {                                                                                                        \
         .options = (array), .count = sizeof(array) / sizeof((array)[0])                                      \
     }
+#define LS_TABLE(array) &(const ls_option_table)LS_OPTIONS(array)
 
-/* Options that several commands have; `record` is the command's settings struct, which has a field
- * of the option's name. */
-#define LS_ROW_JSON(record)                                                                                  \
+/*
+ * Rows of an options table, by type. `field` is a member of `record`, the command's settings
+ * struct, and the option's key; where its name has a unit, the key comes first. Further members of
+ * ls_option may follow the help. The default of a text or a list is an empty one, of a BOOL false.
+ */
+#define LS_ROW(record, key_, field, type_, default_, help_, ...)                                             \
     {                                                                                                        \
-        .key = "json", .type = LS_OPTION_BOOL, .offset = offsetof(record, json), .default_text = "false",    \
-        .help = "print the result as one JSON document"                                                      \
+        .key = key_, .type = type_, .offset = offsetof(record, field), .default_text = default_,             \
+        .help = help_, __VA_ARGS__                                                                           \
     }
-#define LS_ROW_THREADS(record)                                                                               \
-    {                                                                                                        \
-        .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(record, threads), .default_text = "0",   \
-        .min = 0, .max = 256, .help = "number of threads; 0: one per core"                                   \
-    }
+#define LS_ROW_TEXT_OR(record, field, default_, value, help_, ...)                                           \
+    LS_ROW(record, #field, field, LS_OPTION_STRING, default_, help_, .value_name = value, __VA_ARGS__)
+#define LS_ROW_TEXT(record, field, value, help_, ...)                                                        \
+    LS_ROW(record, #field, field, LS_OPTION_STRING, "\"\"", help_, .value_name = value, __VA_ARGS__)
+#define LS_ROW_TEXTS(record, field, value, help_, ...)                                                       \
+    LS_ROW(record, #field, field, LS_OPTION_STRINGS, "[]", help_, .value_name = value, __VA_ARGS__)
+#define LS_ROW_BOOL(record, field, help_, ...)                                                               \
+    LS_ROW(record, #field, field, LS_OPTION_BOOL, "false", help_, __VA_ARGS__)
+#define LS_ROW_CHOICE(record, field, default_, choices_, help_, ...)                                         \
+    LS_ROW(record, #field, field, LS_OPTION_CHOICE, default_, help_, .choices = choices_, __VA_ARGS__)
+#define LS_ROW_U64(record, field, default_, min_, max_, help_, ...)                                          \
+    LS_ROW(record, #field, field, LS_OPTION_U64, default_, help_, .min = min_, .max = max_, __VA_ARGS__)
+#define LS_ROW_F64(record, field, default_, min_, max_, help_, ...)                                          \
+    LS_ROW(record, #field, field, LS_OPTION_F64, default_, help_, .min = min_, .max = max_, __VA_ARGS__)
+#define LS_ROW_DURATION(record, key_, field, default_, min_, max_, help_, ...)                               \
+    LS_ROW(record, #key_, field, LS_OPTION_DURATION, default_, help_, .min = min_, .max = max_, __VA_ARGS__)
+#define LS_ROW_BYTES(record, key_, field, default_, min_, max_, help_, ...)                                  \
+    LS_ROW(record, #key_, field, LS_OPTION_BYTES, default_, help_, .min = min_, .max = max_, __VA_ARGS__)
+
+/* Options that several commands have. */
+#define LS_ROW_JSON(record)    LS_ROW_BOOL(record, json, "print the result as one JSON document")
+#define LS_ROW_THREADS(record) LS_ROW_U64(record, threads, "0", 0, 256, "number of threads; 0: one per core")
 #define LS_ROW_TOKENIZER(record)                                                                             \
-    {                                                                                                        \
-        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
-        .default_text = "bytes", .value_name = "FILE",                                                       \
-        .help = "the tokenizer: a tokenizer.json, a tokenizer.model, a folder with one of them, or "         \
-                "bytes"                                                                                      \
-    }
+    LS_ROW_TEXT_OR(                                                                                          \
+        record, tokenizer, "bytes", "FILE",                                                                  \
+        "the tokenizer: a tokenizer.json, a tokenizer.model, a folder with one of them, or bytes")
 #define LS_ROW_OTHER_TOKENIZER(record)                                                                       \
-    {                                                                                                        \
-        .key = "tokenizer", .type = LS_OPTION_STRING, .offset = offsetof(record, tokenizer),                 \
-        .default_text = "\"\"", .value_name = "FILE",                                                        \
-        .help = "use this tokenizer (a file or folder, or bytes) instead of the model's own"                 \
-    }
+    LS_ROW_TEXT(record, tokenizer, "FILE",                                                                   \
+                "use this tokenizer (a file or folder, or bytes) instead of the model's own")
 #define LS_ROW_TEMPLATE(record)                                                                              \
-    {                                                                                                        \
-        .key = "template", .type = LS_OPTION_STRING, .offset = offsetof(record, template),                   \
-        .default_text = "\"\"", .value_name = "FILE",                                                        \
-        .help = "use this chat template (a file, or the folder of a model) instead of the model's own"       \
-    }
+    LS_ROW_TEXT(record, template, "FILE",                                                                    \
+                "use this chat template (a file, or the folder of a model) instead of the model's own")
 #define LS_ROW_TEMPLATE_DATE(record)                                                                         \
-    {                                                                                                        \
-        .key = "template_date", .type = LS_OPTION_STRING, .offset = offsetof(record, template_date),         \
-        .default_text = "\"\"", .value_name = "DATE",                                                        \
-        .help = "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"           \
-    }
+    LS_ROW_TEXT(record, template_date, "DATE",                                                               \
+                "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today")
 #define LS_ROW_ADAPTER(record)                                                                               \
-    {                                                                                                        \
-        .key = "adapter", .type = LS_OPTION_STRING, .offset = offsetof(record, adapter),                     \
-        .default_text = "\"\"", .value_name = "DIR",                                                         \
-        .help = "adapter of the model: a directory written by the PEFT library, or a checkpoint of a "       \
-                "run that trained one"                                                                       \
-    }
+    LS_ROW_TEXT(record, adapter, "DIR",                                                                      \
+                "adapter of the model: a directory written by the PEFT library, or a checkpoint of a "       \
+                "run that trained one")
 /* How tokens are drawn. */
 #define LS_ROWS_SAMPLING(record)                                                                             \
-    {.key = "temperature",                                                                                   \
-     .letter = 't',                                                                                          \
-     .type = LS_OPTION_F64,                                                                                  \
-     .offset = offsetof(record, temperature),                                                                \
-     .default_text = "0.8",                                                                                  \
-     .min = 0,                                                                                               \
-     .max = 100,                                                                                             \
-     .help = "sampling temperature; 0: always the most likely token"},                                       \
-        {.key = "top_k",                                                                                     \
-         .type = LS_OPTION_U64,                                                                              \
-         .offset = offsetof(record, top_k),                                                                  \
-         .default_text = "0",                                                                                \
-         .min = 0,                                                                                           \
-         .max = 16777216,                                                                                    \
-         .help = "choose each token among the N most likely ones; 0: among all"},                            \
-        {.key = "top_p",                                                                                     \
-         .type = LS_OPTION_F64,                                                                              \
-         .offset = offsetof(record, top_p),                                                                  \
-         .default_text = "1",                                                                                \
-         .min = 1e-6,                                                                                        \
-         .max = 1,                                                                                           \
-         .help = "choose each token among the most likely ones whose probabilities add up to X"},            \
-    {                                                                                                        \
-        .key = "seed", .letter = 's', .type = LS_OPTION_U64, .offset = offsetof(record, seed),               \
-        .default_text = "0", .min = 0, .max = LS_OPTION_U64_MAX,                                             \
-        .help = "seed of the random choice of tokens"                                                        \
-    }
+    LS_ROW_F64(record, temperature, "0.8", 0, 100, "sampling temperature; 0: always the most likely token",  \
+               .letter = 't'),                                                                               \
+        LS_ROW_U64(record, top_k, "0", 0, 16777216,                                                          \
+                   "choose each token among the N most likely ones; 0: among all"),                          \
+        LS_ROW_F64(record, top_p, "1", 1e-6, 1,                                                              \
+                   "choose each token among the most likely ones whose probabilities add up to X"),          \
+        LS_ROW_U64(record, seed, "0", 0, LS_OPTION_U64_MAX, "seed of the random choice of tokens",           \
+                   .letter = 's')
 #define LS_ROW_FIELD(record)                                                                                 \
-    {                                                                                                        \
-        .key = "field", .type = LS_OPTION_STRING, .offset = offsetof(record, field), .default_text = "text", \
-        .value_name = "KEY",                                                                                 \
-        .help = "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the "         \
-                "document"                                                                                   \
-    }
+    LS_ROW_TEXT_OR(record, field, "text", "KEY",                                                             \
+                   "key of an object (.jsonl, .json) or column of a table (.csv, .tsv) that holds the "      \
+                   "document")
 #define LS_ROW_OUTPUT_DIR(record)                                                                            \
-    {                                                                                                        \
-        .key = "output", .letter = 'o', .type = LS_OPTION_STRING, .offset = offsetof(record, output),        \
-        .default_text = "\"\"", .value_name = "DIR", .help = "the folder to write the result to"             \
-    }
+    LS_ROW_TEXT(record, output, "DIR", "the folder to write the result to", .letter = 'o')
 
 /* cli/train */
 extern const ls_command ls_command_train;

@@ -13,13 +13,7 @@ typedef struct size_setting {
 } size_setting;
 
 static const ls_option size_options[] = {
-    {.key = "bytes",
-     .type = LS_OPTION_BYTES,
-     .offset = offsetof(size_setting, bytes),
-     .default_text = "1KiB",
-     .min = 4,
-     .max = 1e12,
-     .help = "size of a buffer"},
+    LS_ROW_BYTES(size_setting, bytes, bytes, "1KiB", 4, 1e12, "size of a buffer"),
 };
 static const ls_option_table size_table = LS_OPTIONS(size_options);
 

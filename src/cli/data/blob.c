@@ -23,35 +23,17 @@ typedef struct blob_settings {
 } blob_settings;
 
 #define ROWS_PLACE                                                                                           \
-    {.key = "endpoint",                                                                                      \
-     .type = LS_OPTION_STRING,                                                                               \
-     .offset = offsetof(blob_settings, endpoint),                                                            \
-     .default_text = "\"\"",                                                                                 \
-     .value_name = "URL",                                                                                    \
-     .help = "address of the S3 server; default: AWS_ENDPOINT_URL, or else Amazon S3"},                      \
-        {.key = "region",                                                                                    \
-         .type = LS_OPTION_STRING,                                                                           \
-         .offset = offsetof(blob_settings, region),                                                          \
-         .default_text = "\"\"",                                                                             \
-         .help = "region of the bucket; default: AWS_REGION, the region of the profile, or us-east-1"},      \
-        {.key = "patience",                                                                                  \
-         .type = LS_OPTION_DURATION,                                                                         \
-         .offset = offsetof(blob_settings, patience_s),                                                      \
-         .default_text = "2m",                                                                               \
-         .min = 0.1,                                                                                         \
-         .max = 86400,                                                                                       \
-         .unit_needed = true,                                                                                \
-         .help = "how long to keep repeating a request that fails for a temporary reason"},                  \
-    {                                                                                                        \
-        .key = "threads", .type = LS_OPTION_U64, .offset = offsetof(blob_settings, threads),                 \
-        .default_text = "4", .min = 1, .max = LS_BLOB_THREADS_MAX, .help = "number of requests at once"      \
-    }
+    LS_ROW_TEXT(blob_settings, endpoint, "URL",                                                              \
+                "address of the S3 server; default: AWS_ENDPOINT_URL, or else Amazon S3"),                   \
+        LS_ROW_TEXT(blob_settings, region, NULL,                                                             \
+                    "region of the bucket; default: AWS_REGION, the region of the profile, or us-east-1"),   \
+        LS_ROW_DURATION(blob_settings, patience, patience_s, "2m", 0.1, 86400,                               \
+                        "how long to keep repeating a request that fails for a temporary reason",            \
+                        .unit_needed = true),                                                                \
+        LS_ROW_U64(blob_settings, threads, "4", 1, LS_BLOB_THREADS_MAX, "number of requests at once")
 #define ROW_RECURSIVE                                                                                        \
-    {                                                                                                        \
-        .key = "recursive", .letter = 'r', .type = LS_OPTION_BOOL,                                           \
-        .offset = offsetof(blob_settings, recursive), .default_text = "false",                               \
-        .help = "include everything below the address, like a folder"                                        \
-    }
+    LS_ROW_BOOL(blob_settings, recursive, "include everything below the address, like a folder",             \
+                .letter = 'r')
 
 static ls_blob_options options_of(const blob_settings *s)
 {
@@ -70,7 +52,6 @@ static ls_status open_place(const ls_invocation *invocation, const char *address
 /* ---- ls ---- */
 
 static const ls_option ls_rows[] = {ROW_RECURSIVE, LS_ROW_JSON(blob_settings), ROWS_PLACE};
-static const ls_option_table blob_ls_table = LS_OPTIONS(ls_rows);
 
 static void print_list_json(const char *address, const ls_blob_entry *entries, size_t count)
 {
@@ -152,7 +133,7 @@ const ls_command ls_command_blob_ls = {
                "  lockstep blob ls s3://models --recursive --json",
     .words_min = 1,
     .words_max = 1,
-    .options = &blob_ls_table,
+    .options = LS_TABLE(ls_rows),
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_ls,
 };
@@ -252,14 +233,10 @@ const ls_command ls_command_blob_get = {
 
 static const ls_option put_rows[] = {
     ROW_RECURSIVE,
-    {.key = "if_absent",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(blob_settings, if_absent),
-     .default_text = "false",
-     .help = "fail if the key exists already, instead of replacing it; for files of at most 1 GiB"},
+    LS_ROW_BOOL(blob_settings, if_absent,
+                "fail if the key exists already, instead of replacing it; for files of at most 1 GiB"),
     ROWS_PLACE,
 };
-static const ls_option_table put_table = LS_OPTIONS(put_rows);
 
 static ls_status put_new(const ls_invocation *invocation)
 {
@@ -306,7 +283,7 @@ const ls_command ls_command_blob_put = {
                "  lockstep blob put runs/mine s3://backup/mine --recursive",
     .words_min = 2,
     .words_max = 2,
-    .options = &put_table,
+    .options = LS_TABLE(put_rows),
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_put,
 };
@@ -346,24 +323,11 @@ const ls_command ls_command_blob_rm = {
 /* ---- bench ---- */
 
 static const ls_option bench_rows[] = {
-    {.key = "bytes",
-     .type = LS_OPTION_BYTES,
-     .offset = offsetof(blob_settings, bytes),
-     .default_text = "256MiB",
-     .min = 1,
-     .max = 1e13,
-     .help = "size of the large file"},
-    {.key = "objects",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(blob_settings, objects),
-     .default_text = "1000",
-     .min = 1,
-     .max = 1e6,
-     .help = "number of small blobs, of 1 KiB each"},
+    LS_ROW_BYTES(blob_settings, bytes, bytes, "256MiB", 1, 1e13, "size of the large file"),
+    LS_ROW_U64(blob_settings, objects, "1000", 1, 1e6, "number of small blobs, of 1 KiB each"),
     LS_ROW_JSON(blob_settings),
     ROWS_PLACE,
 };
-static const ls_option_table bench_table = LS_OPTIONS(bench_rows);
 
 static void print_bench(const blob_settings *s, const char *address, const ls_blob_bench_result *r)
 {
@@ -417,7 +381,7 @@ const ls_command ls_command_blob_bench = {
                "  lockstep blob bench s3://models --bytes 1GiB --threads 8",
     .words_min = 1,
     .words_max = 1,
-    .options = &bench_table,
+    .options = LS_TABLE(bench_rows),
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_bench,
 };

@@ -13,11 +13,9 @@
 #include <string.h>
 
 #define ROW_DIR(record)                                                                                      \
-    {                                                                                                        \
-        .key = "dir", .type = LS_OPTION_STRING, .offset = offsetof(record, dir), .default_text = "\"\"",     \
-        .value_name = "DIR", .value_needed = true,                                                           \
-        .help = "folder of the cache (data.cache_dir of a run file); default $LOCKSTEP_HOME/cache/tokens"    \
-    }
+    LS_ROW_TEXT(record, dir, "DIR",                                                                          \
+                "folder of the cache (data.cache_dir of a run file); default $LOCKSTEP_HOME/cache/tokens",   \
+                .value_needed = true)
 
 static ls_status open_cache(ls_arena *arena, const char *dir, ls_cache **cache_out)
 {
@@ -68,7 +66,6 @@ typedef struct ls_settings {
 } ls_settings;
 
 static const ls_option ls_rows[] = {ROW_DIR(ls_settings), LS_ROW_JSON(ls_settings)};
-static const ls_option_table ls_table_options = LS_OPTIONS(ls_rows);
 
 static json_t *users_to_json(const ls_cache_entry *e)
 {
@@ -194,7 +191,7 @@ const ls_command ls_command_cache_ls = {
                "\n"
                "Example:\n"
                "  lockstep cache ls",
-    .options = &ls_table_options,
+    .options = LS_TABLE(ls_rows),
     .settings_bytes = sizeof(ls_settings),
     .run = run_ls,
 };
@@ -208,18 +205,12 @@ typedef struct clear_settings {
 } clear_settings;
 
 static const ls_option clear_rows[] = {
-    {.key = "older",
-     .type = LS_OPTION_DURATION,
-     .offset = offsetof(clear_settings, older_s),
-     .default_text = "0",
-     .min = 0,
-     .max = 1e9,
-     .unit_needed = true,
-     .help = "remove only datasets that have not been used for this long, such as 7d"},
+    LS_ROW_DURATION(clear_settings, older, older_s, "0", 0, 1e9,
+                    "remove only datasets that have not been used for this long, such as 7d",
+                    .unit_needed = true),
     ROW_DIR(clear_settings),
     LS_ROW_JSON(clear_settings),
 };
-static const ls_option_table clear_table = LS_OPTIONS(clear_rows);
 
 typedef struct clearing {
     size_t removed, used;
@@ -291,7 +282,7 @@ const ls_command ls_command_cache_clear = {
                "  lockstep cache clear --older 7d\n"
                "  lockstep cache clear 3f2a91",
     .words_max = 1000000,
-    .options = &clear_table,
+    .options = LS_TABLE(clear_rows),
     .settings_bytes = sizeof(clear_settings),
     .run = run_clear,
 };
@@ -304,15 +295,10 @@ typedef struct verify_settings {
 } verify_settings;
 
 static const ls_option verify_rows[] = {
-    {.key = "remove",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(verify_settings, remove),
-     .default_text = "false",
-     .help = "remove damaged datasets; runs then tokenize the text again"},
+    LS_ROW_BOOL(verify_settings, remove, "remove damaged datasets; runs then tokenize the text again"),
     ROW_DIR(verify_settings),
     LS_ROW_JSON(verify_settings),
 };
-static const ls_option_table verify_table = LS_OPTIONS(verify_rows);
 
 /* NULL when the entry is good. */
 static const char *problem_of(const ls_invocation *invocation, ls_cache *cache, const ls_cache_entry *e)
@@ -397,7 +383,7 @@ const ls_command ls_command_cache_verify = {
                "Example:\n"
                "  lockstep cache verify --remove",
     .words_max = 1000000,
-    .options = &verify_table,
+    .options = LS_TABLE(verify_rows),
     .settings_bytes = sizeof(verify_settings),
     .run = run_verify,
 };
@@ -409,37 +395,22 @@ typedef struct limit_settings {
     bool json;
 } limit_settings;
 
-#define FIELD(name) .offset = offsetof(limit_settings, name)
 static const ls_option limit_rows[] = {
-    {.key = "quota",
-     .type = LS_OPTION_STRING,
-     FIELD(quota),
-     .default_text = "\"\"",
-     .value_name = "BYTES",
-     .value_needed = true,
-     .help = "maximum size of the cache, such as 200GiB or 500MB; auto: a fifth of the disk. Above it, "
-             "datasets not in use are removed"},
-    {.key = "keep_free",
-     .type = LS_OPTION_STRING,
-     FIELD(keep_free),
-     .default_text = "\"\"",
-     .value_name = "BYTES",
-     .value_needed = true,
-     .help = "disk space that the cache leaves free for other files; auto: a twentieth of the disk, at "
-             "most 10 GiB"},
-    {.key = "group",
-     .type = LS_OPTION_STRING,
-     FIELD(group),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .value_needed = true,
-     .help = "name of a group of users who use each other's cached datasets; none: users use only their own "
-             "and root's"},
+    LS_ROW_TEXT(limit_settings, quota, "BYTES",
+                "maximum size of the cache, such as 200GiB or 500MB; auto: a fifth of the disk. Above it, "
+                "datasets not in use are removed",
+                .value_needed = true),
+    LS_ROW_TEXT(limit_settings, keep_free, "BYTES",
+                "disk space that the cache leaves free for other files; auto: a twentieth of the disk, at "
+                "most 10 GiB",
+                .value_needed = true),
+    LS_ROW_TEXT(limit_settings, group, "NAME",
+                "name of a group of users who use each other's cached datasets; none: users use only their "
+                "own and root's",
+                .value_needed = true),
     ROW_DIR(limit_settings),
     LS_ROW_JSON(limit_settings),
 };
-#undef FIELD
-static const ls_option_table limit_table = LS_OPTIONS(limit_rows);
 
 static ls_status change_limit(const ls_invocation *invocation, ls_cache_limits *limits, const char *key,
                               const char *value)
@@ -513,7 +484,7 @@ const ls_command ls_command_cache_limit = {
                "Examples:\n"
                "  lockstep cache limit --quota 200GiB\n"
                "  lockstep cache limit --dir /data/tokens --group research",
-    .options = &limit_table,
+    .options = LS_TABLE(limit_rows),
     .settings_bytes = sizeof(limit_settings),
     .run = run_limit,
 };

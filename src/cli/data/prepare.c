@@ -18,35 +18,20 @@ typedef struct prepare_settings {
     bool json;
 } prepare_settings;
 
-#define FIELD(name) .offset = offsetof(prepare_settings, name)
 static const ls_option prepare_options[] = {
     LS_ROW_TOKENIZER(prepare_settings),
     LS_ROW_FIELD(prepare_settings),
-    {.key = "cache_dir",
-     .type = LS_OPTION_STRING,
-     FIELD(cache_dir),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "folder of the token cache; default $LOCKSTEP_HOME/cache/tokens"},
-    {.key = "to",
-     .type = LS_OPTION_STRING,
-     FIELD(to),
-     .default_text = "\"\"",
-     .value_name = "ADDRESS",
-     .help = "also store the tokens as a set at s3://BUCKET/PREFIX or in a folder; training streams a set "
-             "that is named in data.train, and needs no disk for it"},
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     FIELD(output),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "with PIPELINE.yaml: the folder for what is left of the data, and for the report"},
+    LS_ROW_TEXT(prepare_settings, cache_dir, "DIR",
+                "folder of the token cache; default $LOCKSTEP_HOME/cache/tokens"),
+    LS_ROW_TEXT(prepare_settings, to, "ADDRESS",
+                "also store the tokens as a set at s3://BUCKET/PREFIX or in a folder; training streams a set "
+                "that is named in data.train, and needs no disk for it"),
+    LS_ROW_TEXT(prepare_settings, output, "DIR",
+                "with PIPELINE.yaml: the folder for what is left of the data, and for the report",
+                .letter = 'o'),
     LS_ROW_THREADS(prepare_settings),
     LS_ROW_JSON(prepare_settings),
 };
-#undef FIELD
-static const ls_option_table prepare_table = LS_OPTIONS(prepare_options);
 
 static void show_progress(void *context, const char *path, uint64_t done_bytes, uint64_t total_bytes)
 {
@@ -165,7 +150,7 @@ const ls_command ls_command_data_prepare = {
                "  lockstep data prepare web.yaml --output clean",
     .words_min = 1,
     .words_max = 1000000,
-    .options = &prepare_table,
+    .options = LS_TABLE(prepare_options),
     .settings_bytes = sizeof(prepare_settings),
     .run = run_prepare,
 };

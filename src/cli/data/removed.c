@@ -14,32 +14,15 @@ typedef struct removed_settings {
     bool json;
 } removed_settings;
 
-#define FIELD(name) .offset = offsetof(removed_settings, name)
 static const ls_option removed_options[] = {
-    {.key = "step",
-     .type = LS_OPTION_STRING,
-     FIELD(step),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .help = "show only documents that this step removed: gopher_quality, dedup_minhash, ..."},
-    {.key = "reason",
-     .type = LS_OPTION_STRING,
-     FIELD(reason),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .help = "show only documents removed for this reason, as named in the report: words_few, ..."},
-    {.key = "count",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(count),
-     .default_text = "20",
-     .min = 0,
-     .max = 1e15,
-     .help = "maximum number of documents to show; 0: all"},
+    LS_ROW_TEXT(removed_settings, step, "NAME",
+                "show only documents that this step removed: gopher_quality, dedup_minhash, ..."),
+    LS_ROW_TEXT(removed_settings, reason, "NAME",
+                "show only documents removed for this reason, as named in the report: words_few, ..."),
+    LS_ROW_U64(removed_settings, count, "20", 0, 1e15, "maximum number of documents to show; 0: all",
+               .letter = 'n'),
     LS_ROW_JSON(removed_settings),
 };
-#undef FIELD
-static const ls_option_table removed_table = LS_OPTIONS(removed_options);
 
 /* What is shown, and of how many. */
 typedef struct show {
@@ -194,7 +177,7 @@ const ls_command ls_command_data_removed = {
                "  lockstep data removed clean --step dedup_minhash -n 5",
     .words_min = 1,
     .words_max = 1,
-    .options = &removed_table,
+    .options = LS_TABLE(removed_options),
     .settings_bytes = sizeof(removed_settings),
     .run = run_removed,
 };

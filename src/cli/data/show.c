@@ -21,34 +21,15 @@ typedef struct show_settings {
     bool json;
 } show_settings;
 
-#define FIELD(name) .offset = offsetof(show_settings, name)
 static const ls_option show_options[] = {
-    {.key = "model",
-     .type = LS_OPTION_STRING,
-     FIELD(model),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help =
-         "model whose tokenizer and chat template are used: a Hugging Face directory, a checkpoint or a run "
-         "directory"},
-    {.key = "count",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(count),
-     .default_text = "20",
-     .min = 1,
-     .max = 1000000,
-     .help = "number of records to show"},
-    {.key = "set",
-     .type = LS_OPTION_STRINGS,
-     FIELD(set),
-     .default_text = "[]",
-     .value_name = "KEY=VALUE",
-     .help = "set a key of the run file, such as data.loss_on=last; may be given several times"},
+    LS_ROW_TEXT(show_settings, model, "DIR",
+                "model whose tokenizer and chat template are used: a Hugging Face directory, a checkpoint or "
+                "a run directory"),
+    LS_ROW_U64(show_settings, count, "20", 1, 1000000, "number of records to show", .letter = 'n'),
+    LS_ROW_TEXTS(show_settings, set, "KEY=VALUE",
+                 "set a key of the run file, such as data.loss_on=last; may be given several times"),
     LS_ROW_JSON(show_settings),
 };
-#undef FIELD
-static const ls_option_table show_table = LS_OPTIONS(show_options);
 
 typedef struct show {
     const show_settings *settings;
@@ -401,7 +382,7 @@ const ls_command ls_command_data_show = {
                "  lockstep data show finetune.yaml -n 3",
     .words_min = 1,
     .words_max = 1,
-    .options = &show_table,
+    .options = LS_TABLE(show_options),
     .settings_bytes = sizeof(show_settings),
     .run = run_show,
 };

@@ -128,20 +128,12 @@ static ls_status run_template(const ls_invocation *invocation)
 }
 
 static const ls_option template_options[] = {
-    {.key = "input",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(template_settings, input),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "JSON file with one object: messages and, where the template reads them, tools, "
-             "add_generation_prompt, bos_token, eos_token and others; - for standard input"},
-    {.key = "name",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(template_settings, name),
-     .default_text = "\"\"",
-     .help = "name of the template to use, for a model with several; without it: the one named default"},
+    LS_ROW_TEXT(template_settings, input, "FILE",
+                "JSON file with one object: messages and, where the template reads them, tools, "
+                "add_generation_prompt, bos_token, eos_token and others; - for standard input"),
+    LS_ROW_TEXT(template_settings, name, NULL,
+                "name of the template to use, for a model with several; without it: the one named default"),
 };
-static const ls_option_table template_table = LS_OPTIONS(template_options);
 
 const ls_command ls_command_template = {
     .name = "template",
@@ -162,7 +154,7 @@ const ls_command ls_command_template = {
                "    lockstep template chat_template.jinja --input -",
     .words_min = 1,
     .words_max = 1,
-    .options = &template_table,
+    .options = LS_TABLE(template_options),
     .settings_bytes = sizeof(template_settings),
     .run = run_template,
 };

@@ -94,13 +94,9 @@ static ls_status run_encode(const ls_invocation *invocation)
 
 static const ls_option encode_options[] = {
     LS_ROW_TOKENIZER(tokenize_settings),
-    {.key = "special",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(tokenize_settings, special),
-     .default_text = "false",
-     .help = "add the special tokens that the tokenizer puts before and after a text, such as <s>"},
+    LS_ROW_BOOL(tokenize_settings, special,
+                "add the special tokens that the tokenizer puts before and after a text, such as <s>"),
 };
-static const ls_option_table encode_table = LS_OPTIONS(encode_options);
 
 const ls_command ls_command_tokenize_encode = {
     .name = "tokenize encode",
@@ -113,7 +109,7 @@ const ls_command ls_command_tokenize_encode = {
                "Example:\n"
                "  echo \"In the beginning\" | lockstep tokenize encode --tokenizer tokenizer.json",
     .words_max = 1,
-    .options = &encode_table,
+    .options = LS_TABLE(encode_options),
     .settings_bytes = sizeof(tokenize_settings),
     .run = run_encode,
 };
@@ -156,13 +152,8 @@ static ls_status run_decode(const ls_invocation *invocation)
 
 static const ls_option decode_options[] = {
     LS_ROW_TOKENIZER(tokenize_settings),
-    {.key = "special",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(tokenize_settings, special),
-     .default_text = "false",
-     .help = "print special tokens as well"},
+    LS_ROW_BOOL(tokenize_settings, special, "print special tokens as well"),
 };
-static const ls_option_table decode_table = LS_OPTIONS(decode_options);
 
 const ls_command ls_command_tokenize_decode = {
     .name = "tokenize decode",
@@ -174,7 +165,7 @@ const ls_command ls_command_tokenize_decode = {
                "Example:\n"
                "  lockstep tokenize decode --tokenizer tokenizer.json ids.txt",
     .words_max = 1,
-    .options = &decode_table,
+    .options = LS_TABLE(decode_options),
     .settings_bytes = sizeof(tokenize_settings),
     .run = run_decode,
 };
@@ -209,23 +200,12 @@ static ls_status run_train(const ls_invocation *invocation)
 }
 
 static const ls_option train_options[] = {
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(tokenize_settings, output),
-     .default_text = "tokenizer.json",
-     .value_name = "FILE",
-     .help = "file to write the tokenizer to"},
-    {.key = "vocab",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(tokenize_settings, vocab),
-     .default_text = "4096",
-     .min = 257,
-     .max = 1048576,
-     .help = "size of the vocabulary, the 256 bytes and the end-of-text token included"},
+    LS_ROW_TEXT_OR(tokenize_settings, output, "tokenizer.json", "FILE", "file to write the tokenizer to",
+                   .letter = 'o'),
+    LS_ROW_U64(tokenize_settings, vocab, "4096", 257, 1048576,
+               "size of the vocabulary, the 256 bytes and the end-of-text token included"),
     LS_ROW_FIELD(tokenize_settings),
 };
-static const ls_option_table train_table = LS_OPTIONS(train_options);
 
 const ls_command ls_command_tokenize_train = {
     .name = "tokenize train",
@@ -240,7 +220,7 @@ const ls_command ls_command_tokenize_train = {
                "  lockstep tokenize train 'corpus/*.txt' --vocab 8192 -o tokenizer.json",
     .words_min = 1,
     .words_max = 1000000,
-    .options = &train_table,
+    .options = LS_TABLE(train_options),
     .settings_bytes = sizeof(tokenize_settings),
     .run = run_train,
 };

@@ -30,16 +30,10 @@ typedef struct diagnose_settings {
 
 static const ls_option diagnose_options[] = {
     LS_ROW_JSON(diagnose_settings),
-    {.key = "after",
-     .type = LS_OPTION_DURATION,
-     .offset = offsetof(diagnose_settings, after_s),
-     .default_text = "5s",
-     .min = 0,
-     .max = 86400,
-     .help = "time that a process must have waited before it is reported as hanging; only 250 ms where the "
-             "cause is certain (a stopped or dead process, or a deadlock)"},
+    LS_ROW_DURATION(diagnose_settings, after, after_s, "5s", 0, 86400,
+                    "time that a process must have waited before it is reported as hanging; only 250 ms "
+                    "where the cause is certain (a stopped or dead process, or a deadlock)"),
 };
-static const ls_option_table diagnose_table = LS_OPTIONS(diagnose_options);
 
 /* What was found out about a run. */
 typedef struct finding {
@@ -399,7 +393,7 @@ const ls_command ls_command_diagnose = {
                "      for runs in which waits of half a minute are normal",
     .words_min = 1,
     .words_max = 1,
-    .options = &diagnose_table,
+    .options = LS_TABLE(diagnose_options),
     .settings_bytes = sizeof(diagnose_settings),
     .run = run_diagnose,
 };
@@ -413,15 +407,9 @@ typedef struct trace_settings {
 
 static const ls_option trace_options[] = {
     LS_ROW_JSON(trace_settings),
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(trace_settings, output),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file to write the trace to; default RUN/trace/trace.json"},
+    LS_ROW_TEXT(trace_settings, output, "FILE", "file to write the trace to; default RUN/trace/trace.json",
+                .letter = 'o'),
 };
-static const ls_option_table trace_table = LS_OPTIONS(trace_options);
 
 static ls_status choose_output(ls_arena *arena, const char *run_dir, const char *given, const char **path_out)
 {
@@ -499,7 +487,7 @@ const ls_command ls_command_trace = {
                "  lockstep trace runs/mine -o /tmp/mine.json",
     .words_min = 1,
     .words_max = 1,
-    .options = &trace_table,
+    .options = LS_TABLE(trace_options),
     .settings_bytes = sizeof(trace_settings),
     .run = run_trace,
 };

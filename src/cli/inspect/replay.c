@@ -10,33 +10,18 @@ typedef struct replay_settings {
 } replay_settings;
 
 static const ls_option replay_options[] = {
-    {.key = "step",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(replay_settings, step),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "step to replay, counted from 1 as in metrics.jsonl"},
-    {.key = "leaf",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(replay_settings, leaf),
-     .default_text = "auto",
-     .min = 0,
-     .max = 1 << 20,
-     .allow_auto = true,
-     .help = "leaf (share of the batch of the step) to compute, counted from 0; auto: one leaf after the "
-             "other until a value is not finite"},
-    {.key = "op_trace",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(replay_settings, op_trace),
-     .default_text = "false",
-     .help = "print one line for each operation about its result: minimum, maximum, root mean square, and "
-             "the number "
-             "of values that are not finite"},
+    LS_ROW_U64(replay_settings, step, "0", 0, LS_OPTION_U64_MAX,
+               "step to replay, counted from 1 as in metrics.jsonl"),
+    LS_ROW_U64(replay_settings, leaf, "auto", 0, 1 << 20,
+               "leaf (share of the batch of the step) to compute, counted from 0; auto: one leaf after the "
+               "other until a value is not finite",
+               .allow_auto = true),
+    LS_ROW_BOOL(replay_settings, op_trace,
+                "print one line for each operation about its result: minimum, maximum, root mean square, and "
+                "the number of values that are not finite"),
     LS_ROW_THREADS(replay_settings),
     LS_ROW_JSON(replay_settings),
 };
-static const ls_option_table replay_table = LS_OPTIONS(replay_options);
 
 static ls_status run_replay(const ls_invocation *invocation)
 {
@@ -77,7 +62,7 @@ const ls_command ls_command_replay = {
                "  lockstep replay runs/mine --step 812 --leaf 3 --op-trace",
     .words_min = 1,
     .words_max = 1,
-    .options = &replay_table,
+    .options = LS_TABLE(replay_options),
     .settings_bytes = sizeof(replay_settings),
     .run = run_replay,
 };

@@ -12,15 +12,9 @@ typedef struct report_settings {
 } report_settings;
 
 static const ls_option report_options[] = {
-    {.key = "html",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(report_settings, html),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file to write the page to; default RUN/report.html"},
+    LS_ROW_TEXT(report_settings, html, "FILE", "file to write the page to; default RUN/report.html",
+                .letter = 'o'),
 };
-static const ls_option_table report_table = LS_OPTIONS(report_options);
 
 static ls_status run_report(const ls_invocation *invocation)
 {
@@ -45,7 +39,7 @@ const ls_command ls_command_report = {
                "  lockstep report runs/mine",
     .words_min = 1,
     .words_max = 1,
-    .options = &report_table,
+    .options = LS_TABLE(report_options),
     .settings_bytes = sizeof(report_settings),
     .run = run_report,
 };

@@ -19,29 +19,17 @@ typedef struct view_settings {
 } view_settings;
 
 static const ls_option view_options[] = {
-    {.key = "listen",
-     .letter = 'l',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(view_settings, listen),
-     .default_text = "auto",
-     .value_name = "HOST:PORT",
-     .value_needed = true,
-     .help = "address of this machine to listen at; port 0: any free one; auto: 127.0.0.1:7601, or the next "
-             "free port"},
-    {.key = "logs",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(view_settings, logs),
-     .default_text = "\"\"",
-     .value_name = "PATTERN",
-     .help = "show each file whose name matches, such as '*.log', as a run: lines of JSON, or of name=value"},
-    {.key = "log",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(view_settings, log),
-     .default_text = "false",
-     .help = "also keep metrics that programs of this user send by HTTP (POST /v1/runs/NAME/log), in "
-             "DIR/NAME/logged.jsonl of the first DIR"},
+    LS_ROW_TEXT_OR(view_settings, listen, "auto", "HOST:PORT",
+                   "address of this machine to listen at; port 0: any free one; auto: 127.0.0.1:7601, or the "
+                   "next free port",
+                   .letter = 'l', .value_needed = true),
+    LS_ROW_TEXT(
+        view_settings, logs, "PATTERN",
+        "show each file whose name matches, such as '*.log', as a run: lines of JSON, or of name=value"),
+    LS_ROW_BOOL(view_settings, log,
+                "also keep metrics that programs of this user send by HTTP (POST /v1/runs/NAME/log), in "
+                "DIR/NAME/logged.jsonl of the first DIR"),
 };
-static const ls_option_table view_table = LS_OPTIONS(view_options);
 
 typedef struct viewer {
     ls_env *env;
@@ -126,7 +114,7 @@ const ls_command ls_command_view = {
                "  lockstep view runs /data/old-runs --listen 127.0.0.1:0",
     .words_min = 1,
     .words_max = SIZE_MAX,
-    .options = &view_table,
+    .options = LS_TABLE(view_options),
     .settings_bytes = sizeof(view_settings),
     .run = run_view,
 };

@@ -60,46 +60,23 @@ typedef struct bundle_settings {
 } bundle_settings;
 
 static const ls_option bundle_rows[] = {
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(bundle_settings, output),
-     .default_text = "\"\"",
-     .value_name = "PATH",
-     .help = "name of the bundle: an archive if it ends with .tar.zst or .tar, otherwise a folder; it must "
-             "not exist yet"},
-    {.key = "checkpoint",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(bundle_settings, checkpoint),
-     .default_text = "newest",
-     .value_name = "STEP",
-     .help = "checkpoint to pack: newest, best (the lowest validation loss), none, or its step"},
-    {.key = "data",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(bundle_settings, data),
-     .default_text = "false",
-     .help = "also pack the files that the run trains on; without it, only their names, sizes and digests "
-             "are packed"},
-    {.key = "base",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(bundle_settings, base),
-     .default_text = "false",
-     .help = "also pack the model that the run started from (model.from); it is needed to continue the run"},
-    {.key = "add",
-     .type = LS_OPTION_STRINGS,
-     .offset = offsetof(bundle_settings, add),
-     .default_text = "[]",
-     .value_name = "PATH",
-     .help = "also pack this file or folder, such as an exported model; may be given several times"},
-    {.key = "sign",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(bundle_settings, sign),
-     .default_text = "\"\"",
-     .value_name = "KEY",
-     .help = "sign the bundle with this private key (Ed25519, PEM)"},
+    LS_ROW_TEXT(bundle_settings, output, "PATH",
+                "name of the bundle: an archive if it ends with .tar.zst or .tar, otherwise a folder; it "
+                "must not exist yet",
+                .letter = 'o'),
+    LS_ROW_TEXT_OR(bundle_settings, checkpoint, "newest", "STEP",
+                   "checkpoint to pack: newest, best (the lowest validation loss), none, or its step"),
+    LS_ROW_BOOL(bundle_settings, data,
+                "also pack the files that the run trains on; without it, only their names, sizes and digests "
+                "are packed"),
+    LS_ROW_BOOL(
+        bundle_settings, base,
+        "also pack the model that the run started from (model.from); it is needed to continue the run"),
+    LS_ROW_TEXTS(bundle_settings, add, "PATH",
+                 "also pack this file or folder, such as an exported model; may be given several times"),
+    LS_ROW_TEXT(bundle_settings, sign, "KEY", "sign the bundle with this private key (Ed25519, PEM)"),
     LS_ROW_JSON(bundle_settings),
 };
-static const ls_option_table bundle_table = LS_OPTIONS(bundle_rows);
 
 static void print_packed(const ls_invocation *invocation, const ls_bundle *bundle, const ls_signing_key *key)
 {
@@ -179,7 +156,7 @@ const ls_command ls_command_bundle = {
                "  lockstep bundle runs/mine -o mine.tar.zst --data --sign key.pem",
     .words_min = 1,
     .words_max = 1,
-    .options = &bundle_table,
+    .options = LS_TABLE(bundle_rows),
     .settings_bytes = sizeof(bundle_settings),
     .run = run_bundle,
 };
@@ -192,16 +169,11 @@ typedef struct open_settings {
 } open_settings;
 
 #define ROW_KEY                                                                                              \
-    {                                                                                                        \
-        .key = "key", .type = LS_OPTION_STRING, .offset = offsetof(open_settings, key),                      \
-        .default_text = "\"\"", .value_name = "PUB",                                                         \
-        .help = "accept the bundle only if this public key (Ed25519: PEM, or a file of minisign) signed it"  \
-    }
+    LS_ROW_TEXT(open_settings, key, "PUB",                                                                   \
+                "accept the bundle only if this public key (Ed25519: PEM, or a file of minisign) signed it")
 
 static const ls_option verify_rows[] = {ROW_KEY, LS_ROW_JSON(open_settings)};
-static const ls_option_table verify_table = LS_OPTIONS(verify_rows);
 static const ls_option open_rows[] = {LS_ROW_OUTPUT_DIR(open_settings), ROW_KEY, LS_ROW_JSON(open_settings)};
-static const ls_option_table open_table = LS_OPTIONS(open_rows);
 
 static void print_sender(const ls_bundle_sender *sender)
 {
@@ -296,7 +268,7 @@ const ls_command ls_command_bundle_verify = {
                "  lockstep bundle verify mine.tar.zst --key pub.pem",
     .words_min = 1,
     .words_max = 1,
-    .options = &verify_table,
+    .options = LS_TABLE(verify_rows),
     .settings_bytes = sizeof(open_settings),
     .run = run_bundle_verify,
 };
@@ -321,7 +293,7 @@ const ls_command ls_command_bundle_open = {
                "  cd mine && lockstep train resume.yaml --run-dir run",
     .words_min = 1,
     .words_max = 1,
-    .options = &open_table,
+    .options = LS_TABLE(open_rows),
     .settings_bytes = sizeof(open_settings),
     .run = run_bundle_open,
 };

@@ -15,39 +15,19 @@ typedef struct calibrate_settings {
     bool quick, json;
 } calibrate_settings;
 
-#define FIELD(name) .offset = offsetof(calibrate_settings, name)
 static const ls_option calibrate_options[] = {
-    {.key = "seconds",
-     .type = LS_OPTION_DURATION,
-     FIELD(seconds),
-     .default_text = "50s",
-     .min = 1,
-     .max = 3600,
-     .help =
-         "maximum duration of the calibration; it ends earlier when the measured values no longer change"},
-    {.key = "quick",
-     .type = LS_OPTION_BOOL,
-     FIELD(quick),
-     .default_text = "false",
-     .help = "measure only a few sizes of each operation, to finish in seconds; predictions are then less "
-             "accurate"},
-    {.key = "dir",
-     .type = LS_OPTION_STRING,
-     FIELD(dir),
-     .default_text = ".",
-     .value_name = "DIR",
-     .help = "folder on the disk to measure: the one that runs will write to"},
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     FIELD(output),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file to write the result to; default $LOCKSTEP_HOME/calibration.json"},
+    LS_ROW_DURATION(
+        calibrate_settings, seconds, seconds, "50s", 1, 3600,
+        "maximum duration of the calibration; it ends earlier when the measured values no longer change"),
+    LS_ROW_BOOL(calibrate_settings, quick,
+                "measure only a few sizes of each operation, to finish in seconds; predictions are then less "
+                "accurate"),
+    LS_ROW_TEXT_OR(calibrate_settings, dir, ".", "DIR",
+                   "folder on the disk to measure: the one that runs will write to"),
+    LS_ROW_TEXT(calibrate_settings, output, "FILE",
+                "file to write the result to; default $LOCKSTEP_HOME/calibration.json", .letter = 'o'),
     LS_ROW_JSON(calibrate_settings),
 };
-#undef FIELD
-static const ls_option_table calibrate_table = LS_OPTIONS(calibrate_options);
 
 /* ---- while it runs ---- */
 
@@ -162,7 +142,7 @@ const ls_command ls_command_calibrate = {
                "  lockstep calibrate --quick",
     .words_min = 0,
     .words_max = 0,
-    .options = &calibrate_table,
+    .options = LS_TABLE(calibrate_options),
     .settings_bytes = sizeof(calibrate_settings),
     .run = run_calibrate,
 };

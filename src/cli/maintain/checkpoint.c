@@ -253,13 +253,9 @@ typedef struct verify_settings {
 } verify_settings;
 
 static const ls_option verify_options[] = {
-    {.key = "repair",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(verify_settings, repair),
-     .default_text = "false",
-     .help = "restore damaged files from other checkpoints of the run that have the same bytes"},
+    LS_ROW_BOOL(verify_settings, repair,
+                "restore damaged files from other checkpoints of the run that have the same bytes"),
 };
-static const ls_option_table verify_table = LS_OPTIONS(verify_options);
 
 static void print_mend(const ls_checkpoint_mend *mend)
 {
@@ -374,7 +370,7 @@ const ls_command ls_command_checkpoint_verify = {
                "  lockstep checkpoint verify runs/mine/checkpoints/200 --repair",
     .words_min = 1,
     .words_max = 1,
-    .options = &verify_table,
+    .options = LS_TABLE(verify_options),
     .settings_bytes = sizeof(verify_settings),
     .run = run_verify,
 };
@@ -387,34 +383,13 @@ typedef struct prune_settings {
 } prune_settings;
 
 static const ls_option prune_options[] = {
-    {.key = "keep_last",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(prune_settings, keep_last),
-     .default_text = "3",
-     .min = 1,
-     .max = LS_OPTION_U64_MAX,
-     .help = "number of newest checkpoints to keep"},
-    {.key = "keep_best",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(prune_settings, keep_best),
-     .default_text = "1",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "number of checkpoints with the lowest validation loss to keep"},
-    {.key = "keep_every",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(prune_settings, keep_every),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "also keep checkpoints whose step is a multiple of N; 0: keep none for that reason"},
-    {.key = "dry_run",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(prune_settings, dry_run),
-     .default_text = "false",
-     .help = "print which checkpoints would be removed, without removing them"},
+    LS_ROW_U64(prune_settings, keep_last, "3", 1, LS_OPTION_U64_MAX, "number of newest checkpoints to keep"),
+    LS_ROW_U64(prune_settings, keep_best, "1", 0, LS_OPTION_U64_MAX,
+               "number of checkpoints with the lowest validation loss to keep"),
+    LS_ROW_U64(prune_settings, keep_every, "0", 0, LS_OPTION_U64_MAX,
+               "also keep checkpoints whose step is a multiple of N; 0: keep none for that reason"),
+    LS_ROW_BOOL(prune_settings, dry_run, "print which checkpoints would be removed, without removing them"),
 };
-static const ls_option_table prune_table = LS_OPTIONS(prune_options);
 
 static ls_status print_kept(ls_arena *arena, const char *root, const ls_checkpoint_prune_options *options)
 {
@@ -470,7 +445,7 @@ const ls_command ls_command_checkpoint_prune = {
                "  lockstep checkpoint prune runs/mine --keep-last 1 --keep-best 2",
     .words_min = 1,
     .words_max = 1,
-    .options = &prune_table,
+    .options = LS_TABLE(prune_options),
     .settings_bytes = sizeof(prune_settings),
     .run = run_prune,
 };

@@ -13,13 +13,8 @@ typedef struct doctor_settings {
 } doctor_settings;
 
 static const ls_option doctor_options[] = {
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(doctor_settings, json),
-     .default_text = "false",
-     .help = "print the result as one JSON document"},
+    LS_ROW_BOOL(doctor_settings, json, "print the result as one JSON document"),
 };
-static const ls_option_table doctor_table = LS_OPTIONS(doctor_options);
 
 static json_t *examine_cpu(const ls_queue *queue)
 {
@@ -99,7 +94,7 @@ const ls_command ls_command_doctor = {
                "Examples:\n"
                "  lockstep doctor\n"
                "  lockstep doctor --json",
-    .options = &doctor_table,
+    .options = LS_TABLE(doctor_options),
     .settings_bytes = sizeof(doctor_settings),
     .run = run_doctor,
 };

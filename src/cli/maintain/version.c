@@ -10,13 +10,8 @@ typedef struct version_settings {
 } version_settings;
 
 static const ls_option version_options[] = {
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(version_settings, json),
-     .default_text = "false",
-     .help = "print the result as one JSON document"},
+    LS_ROW_BOOL(version_settings, json, "print the result as one JSON document"),
 };
-static const ls_option_table version_table = LS_OPTIONS(version_options);
 
 static ls_status run_version(const ls_invocation *invocation)
 {
@@ -45,7 +40,7 @@ const ls_command ls_command_version = {
                "\n"
                "Example:\n"
                "  lockstep version --json",
-    .options = &version_table,
+    .options = LS_TABLE(version_options),
     .settings_bytes = sizeof(version_settings),
     .run = run_version,
 };

@@ -15,50 +15,21 @@ typedef struct branch_settings {
     bool train, json;
 } branch_settings;
 
-#define FIELD(option) .offset = offsetof(branch_settings, option)
 static const ls_option branch_options[] = {
-    {.key = "data",
-     .type = LS_OPTION_STRINGS,
-     FIELD(data),
-     .default_text = "[]",
-     .value_name = "FILE",
-     .help = "data of one branch: a file, a folder or a pattern; given once for each branch"},
-    {.key = "name",
-     .type = LS_OPTION_STRINGS,
-     FIELD(name),
-     .default_text = "[]",
-     .value_name = "NAME",
-     .help = "name of one branch, in the order of --data; default: that of its data"},
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     FIELD(output),
-     .default_text = "branches",
-     .value_needed = true,
-     .value_name = "DIR",
-     .help = "folder for the run files, and for the runs that are trained here"},
-    {.key = "steps",
-     .type = LS_OPTION_U64,
-     FIELD(steps),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "number of steps of each branch; 0: the default of a run that starts from a model"},
-    {.key = "set",
-     .type = LS_OPTION_STRINGS,
-     FIELD(set),
-     .default_text = "[]",
-     .value_name = "KEY=VALUE",
-     .help = "a key of the run files of all branches; may be repeated"},
-    {.key = "train",
-     .type = LS_OPTION_BOOL,
-     FIELD(train),
-     .default_text = "false",
-     .help = "also train the branches, one after the other, on this machine"},
+    LS_ROW_TEXTS(branch_settings, data, "FILE",
+                 "data of one branch: a file, a folder or a pattern; given once for each branch"),
+    LS_ROW_TEXTS(branch_settings, name, "NAME",
+                 "name of one branch, in the order of --data; default: that of its data"),
+    LS_ROW_TEXT_OR(branch_settings, output, "branches", "DIR",
+                   "folder for the run files, and for the runs that are trained here", .letter = 'o',
+                   .value_needed = true),
+    LS_ROW_U64(branch_settings, steps, "0", 0, LS_OPTION_U64_MAX,
+               "number of steps of each branch; 0: the default of a run that starts from a model"),
+    LS_ROW_TEXTS(branch_settings, set, "KEY=VALUE",
+                 "a key of the run files of all branches; may be repeated"),
+    LS_ROW_BOOL(branch_settings, train, "also train the branches, one after the other, on this machine"),
     LS_ROW_JSON(branch_settings),
 };
-#undef FIELD
-static const ls_option_table branch_table = LS_OPTIONS(branch_options);
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -177,7 +148,7 @@ const ls_command ls_command_branch = {
                "  lockstep branch base --data a.txt --data b.txt --set train.optimizer.lr=1e-4",
     .words_min = 1,
     .words_max = 1,
-    .options = &branch_table,
+    .options = LS_TABLE(branch_options),
     .settings_bytes = sizeof(branch_settings),
     .run = run_branch,
 };

@@ -18,32 +18,16 @@ typedef struct chat_settings {
     double temperature, top_p;
 } chat_settings;
 
-#define FIELD(name) .offset = offsetof(chat_settings, name)
 static const ls_option chat_options[] = {
-    {.key = "system",
-     .type = LS_OPTION_STRING,
-     FIELD(system),
-     .default_text = "\"\"",
-     .value_name = "TEXT",
-     .help = "system message: what the model is told before the conversation"},
-    {.key = "max_tokens",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(max_tokens),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1e9,
-     .help = "maximum number of tokens of an answer; auto: as many as the context has left"},
-    {.key = "context",
-     .type = LS_OPTION_U64,
-     FIELD(context),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 2,
-     .max = 16777216,
-     .help = "maximum number of tokens of the whole conversation; auto: the model's context length, or less "
-             "if that does not fit into memory"},
+    LS_ROW_TEXT(chat_settings, system, "TEXT",
+                "system message: what the model is told before the conversation"),
+    LS_ROW_U64(chat_settings, max_tokens, "auto", 1, 1e9,
+               "maximum number of tokens of an answer; auto: as many as the context has left", .letter = 'n',
+               .allow_auto = true),
+    LS_ROW_U64(chat_settings, context, "auto", 2, 16777216,
+               "maximum number of tokens of the whole conversation; auto: the model's context length, or "
+               "less if that does not fit into memory",
+               .allow_auto = true),
     LS_ROWS_SAMPLING(chat_settings),
     LS_ROW_TEMPLATE(chat_settings),
     LS_ROW_TEMPLATE_DATE(chat_settings),
@@ -51,8 +35,6 @@ static const ls_option chat_options[] = {
     LS_ROW_ADAPTER(chat_settings),
     LS_ROW_THREADS(chat_settings),
 };
-#undef FIELD
-static const ls_option_table chat_table = LS_OPTIONS(chat_options);
 
 typedef struct chat {
     const chat_settings *settings;
@@ -315,7 +297,7 @@ const ls_command ls_command_chat = {
                "  echo 'What is 3 times 4?' | lockstep chat runs/mine --temperature 0",
     .words_min = 1,
     .words_max = 1,
-    .options = &chat_table,
+    .options = LS_TABLE(chat_options),
     .settings_bytes = sizeof(chat_settings),
     .run = run_chat,
 };

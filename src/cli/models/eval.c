@@ -4,127 +4,57 @@
 
 #include <stdio.h>
 
-#define FIELD(name) .offset = offsetof(eval_settings, name)
 static const ls_option eval_options[] = {
-    {.key = "data",
-     .type = LS_OPTION_STRINGS,
-     FIELD(data),
-     .default_text = "[]",
-     .value_name = "FILE",
-     .help = "file to evaluate on, of any format that training reads; may be repeated, for a table"},
+    LS_ROW_TEXTS(eval_settings, data, "FILE",
+                 "file to evaluate on, of any format that training reads; may be repeated, for a table"),
     LS_ROW_FIELD(eval_settings),
-    {.key = "tokens",
-     .type = LS_OPTION_STRING,
-     FIELD(tokens),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file of token ids separated by white space, instead of --data"},
+    LS_ROW_TEXT(eval_settings, tokens, "FILE",
+                "file of token ids separated by white space, instead of --data"),
     LS_ROW_OTHER_TOKENIZER(eval_settings),
     LS_ROW_ADAPTER(eval_settings),
-    {.key = "context",
-     .type = LS_OPTION_U64,
-     FIELD(context),
-     .default_text = "0",
-     .min = 0,
-     .max = 16777216,
-     .help = "number of tokens in each window of the text that is evaluated; 0: the model's context, at most "
-             "1024"},
-    {.key = "records",
-     .type = LS_OPTION_STRING,
-     FIELD(records),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file of records with a label or an answer (.jsonl, .json, .csv, .tsv, .parquet), by which to "
-             "judge the model"},
-    {.key = "label",
-     .type = LS_OPTION_STRING,
-     FIELD(label),
-     .default_text = "\"\"",
-     .value_name = "KEY",
-     .help = "key of a record that holds its label or its expected answer; without it: the completion, or "
-             "the last answer of the assistant, as in training"},
-    {.key = "prompt_field",
-     .type = LS_OPTION_STRING,
-     FIELD(prompt_field),
-     .default_text = "\"\"",
-     .value_name = "KEY",
-     .help = "key of a record that holds its prompt; without it the prompt is read as in training, or, in a "
-             "record that has no form of training, under the first of the keys prompt, question, "
-             "instruction, input and text"},
-    {.key = "template",
-     .type = LS_OPTION_STRING,
-     FIELD(template),
-     .default_text = "auto",
-     .value_name = "FILE",
-     .help =
-         "chat template that turns records into prompts: a .jinja file, a tokenizer_config.json, or a folder "
-         "with one of them; none: no template; auto: the model's own, for conversations"},
-    {.key = "template_date",
-     .type = LS_OPTION_STRING,
-     FIELD(template_date),
-     .default_text = "\"\"",
-     .value_name = "DATE",
-     .help = "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"},
-    {.key = "choices",
-     .type = LS_OPTION_STRING,
-     FIELD(choices),
-     .default_text = "\"\"",
-     .value_name = "A,B,...",
-     .help = "labels from which the model chooses the most probable one; auto: all labels of the file; "
-             "without this option the model writes its answer"},
-    {.key = "extract",
-     .type = LS_OPTION_STRING,
-     FIELD(extract),
-     .default_text = "\"\"",
-     .value_name = "PATTERN",
-     .help = "regular expression whose first group captures the answer in a longer text, for example '#### "
-             "*(.*)'"},
-    {.key = "tasks",
-     .type = LS_OPTION_STRING,
-     FIELD(tasks),
-     .default_text = "\"\"",
-     .value_name = "NAME=FILE,...",
-     .help = "JSON Lines files of multiple-choice questions in the form of hellaswag, arc, piqa, winogrande, "
-             "lambada or mmlu, or with a list `choices` in each record"},
-    {.key = "shots",
-     .type = LS_OPTION_U64,
-     FIELD(shots),
-     .default_text = "0",
-     .min = 0,
-     .max = 1000,
-     .help = "number of records at the beginning of each task's file that become examples in the prompt"},
-    {.key = "side_by_side",
-     .type = LS_OPTION_BOOL,
-     FIELD(side_by_side),
-     .default_text = "false",
-     .help = "show how two models answer --prompt, or the prompts of --records, side by side"},
-    {.key = "prompt",
-     .type = LS_OPTION_STRING,
-     FIELD(prompt),
-     .default_text = "\"\"",
-     .value_name = "TEXT",
-     .help = "the prompt that --side-by-side shows answers to"},
-    {.key = "max_tokens",
-     .type = LS_OPTION_U64,
-     FIELD(max_tokens),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1048576,
-     .help =
-         "maximum number of tokens of an answer; auto: 256, or half of the model's context if that is less"},
-    {.key = "limit",
-     .type = LS_OPTION_U64,
-     FIELD(limit),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "number of records, from the beginning of the file, whose question is put to the model; 0: all"},
+    LS_ROW_U64(eval_settings, context, "0", 0, 16777216,
+               "number of tokens in each window of the text that is evaluated; 0: the model's context, at "
+               "most 1024"),
+    LS_ROW_TEXT(eval_settings, records, "FILE",
+                "file of records with a label or an answer (.jsonl, .json, .csv, .tsv, .parquet), by which "
+                "to judge the model"),
+    LS_ROW_TEXT(eval_settings, label, "KEY",
+                "key of a record that holds its label or its expected answer; without it: the completion, or "
+                "the last answer of the assistant, as in training"),
+    LS_ROW_TEXT(eval_settings, prompt_field, "KEY",
+                "key of a record that holds its prompt; without it the prompt is read as in training, or, in "
+                "a record that has no form of training, under the first of the keys prompt, question, "
+                "instruction, input and text"),
+    LS_ROW_TEXT_OR(
+        eval_settings, template, "auto", "FILE",
+        "chat template that turns records into prompts: a .jinja file, a tokenizer_config.json, or a folder "
+        "with one of them; none: no template; auto: the model's own, for conversations"),
+    LS_ROW_TEXT(eval_settings, template_date, "DATE",
+                "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"),
+    LS_ROW_TEXT(eval_settings, choices, "A,B,...",
+                "labels from which the model chooses the most probable one; auto: all labels of the file; "
+                "without this option the model writes its answer"),
+    LS_ROW_TEXT(eval_settings, extract, "PATTERN",
+                "regular expression whose first group captures the answer in a longer text, for example "
+                "'#### *(.*)'"),
+    LS_ROW_TEXT(eval_settings, tasks, "NAME=FILE,...",
+                "JSON Lines files of multiple-choice questions in the form of hellaswag, arc, piqa, "
+                "winogrande, lambada or mmlu, or with a list `choices` in each record"),
+    LS_ROW_U64(eval_settings, shots, "0", 0, 1000,
+               "number of records at the beginning of each task's file that become examples in the prompt"),
+    LS_ROW_BOOL(eval_settings, side_by_side,
+                "show how two models answer --prompt, or the prompts of --records, side by side"),
+    LS_ROW_TEXT(eval_settings, prompt, "TEXT", "the prompt that --side-by-side shows answers to"),
+    LS_ROW_U64(
+        eval_settings, max_tokens, "auto", 1, 1048576,
+        "maximum number of tokens of an answer; auto: 256, or half of the model's context if that is less",
+        .allow_auto = true),
+    LS_ROW_U64(
+        eval_settings, limit, "0", 0, LS_OPTION_U64_MAX,
+        "number of records, from the beginning of the file, whose question is put to the model; 0: all"),
     LS_ROW_THREADS(eval_settings),
     LS_ROW_JSON(eval_settings),
 };
-#undef FIELD
-static const ls_option_table eval_table = LS_OPTIONS(eval_options);
 
 static ls_status check_mode(const ls_invocation *invocation)
 {
@@ -203,7 +133,7 @@ const ls_command ls_command_eval = {
                "  lockstep eval base runs/mine --side-by-side --prompt \"Why is the sky blue?\"",
     .words_min = 1,
     .words_max = 64,
-    .options = &eval_table,
+    .options = LS_TABLE(eval_options),
     .settings_bytes = sizeof(eval_settings),
     .run = run_eval,
 };

@@ -30,63 +30,32 @@ static const char *const quant_names[] = {"f32", "f16", "bf16", "q8_0", "q6_k", 
 
 static const ls_option export_options[] = {
     LS_ROW_OUTPUT_DIR(export_settings),
-    {.key = "gguf",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(export_settings, gguf),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help =
-         "write one GGUF file of this name, for llama.cpp, ollama and programs built on them, in place of "
-         "a Hugging Face folder; a Modelfile for ollama is written beside it"},
-    {.key = "quant",
-     .type = LS_OPTION_CHOICE,
-     .offset = offsetof(export_settings, quant),
-     .default_text = "f16",
-     .choices = quant_names,
-     .help = "number format of the weights in a GGUF file. Bits per weight: f32 32, f16 and bf16 16, q8_0 "
-             "8.5, q6_k 6.6, q5_k_m about 5.7, q4_k_m about 4.8; the last two keep the most sensitive "
-             "matrices in q6_k"},
-    {.key = "dtype",
-     .type = LS_OPTION_CHOICE,
-     .offset = offsetof(export_settings, dtype),
-     .default_text = "fp32",
-     .choices = dtype_names,
-     .help = "number format of the exported weights, also if the model was imported in another one; bf16 and "
-             "fp16 round to nearest, and the export fails if a weight is too large for them"},
-    {.key = "shard_size",
-     .type = LS_OPTION_BYTES,
-     .offset = offsetof(export_settings, shard_bytes),
-     .default_text = "0",
-     .min = 0,
-     .max = 1e15,
-     .help = "largest size of a file with weights, such as 5GB; 0: all weights in one file"},
-    {.key = "best",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(export_settings, best),
-     .default_text = "false",
-     .help = "export the checkpoint of the run that has the lowest validation loss, instead of the newest "
-             "one"},
-    {.key = "adapter",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(export_settings, adapter),
-     .default_text = "false",
-     .help = "write the adapter alone, as a directory that the PEFT library can read, instead of merging "
-             "it into its base"},
-    {.key = "base",
-     .type = LS_OPTION_CHOICE,
-     .offset = offsetof(export_settings, base),
-     .default_text = "trained",
-     .choices = base_names,
-     .help = "weights of the base that an adapter is merged into. trained: rounded to the format of "
-             "adapter.base, as when the adapter was trained; original: as they were before that rounding"},
-    {.key = "replace",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(export_settings, replace),
-     .default_text = "false",
-     .help = "replace the model that is in the output folder, with all its files, or the GGUF file"},
+    LS_ROW_TEXT(export_settings, gguf, "FILE",
+                "write one GGUF file of this name, for llama.cpp, ollama and programs built on them, in "
+                "place of a Hugging Face folder; a Modelfile for ollama is written beside it"),
+    LS_ROW_CHOICE(export_settings, quant, "f16", quant_names,
+                  "number format of the weights in a GGUF file. Bits per weight: f32 32, f16 and bf16 16, "
+                  "q8_0 8.5, q6_k 6.6, q5_k_m about 5.7, q4_k_m about 4.8; the last two keep the most "
+                  "sensitive matrices in q6_k"),
+    LS_ROW_CHOICE(export_settings, dtype, "fp32", dtype_names,
+                  "number format of the exported weights, also if the model was imported in another one; "
+                  "bf16 and fp16 round to nearest, and the export fails if a weight is too large for them"),
+    LS_ROW_BYTES(export_settings, shard_size, shard_bytes, "0", 0, 1e15,
+                 "largest size of a file with weights, such as 5GB; 0: all weights in one file"),
+    LS_ROW_BOOL(
+        export_settings, best,
+        "export the checkpoint of the run that has the lowest validation loss, instead of the newest one"),
+    LS_ROW_BOOL(export_settings, adapter,
+                "write the adapter alone, as a directory that the PEFT library can read, instead of merging "
+                "it into its base"),
+    LS_ROW_CHOICE(
+        export_settings, base, "trained", base_names,
+        "weights of the base that an adapter is merged into. trained: rounded to the format of adapter.base, "
+        "as when the adapter was trained; original: as they were before that rounding"),
+    LS_ROW_BOOL(export_settings, replace,
+                "replace the model that is in the output folder, with all its files, or the GGUF file"),
     LS_ROW_THREADS(export_settings),
 };
-static const ls_option_table export_table = LS_OPTIONS(export_options);
 
 /* Rounds the weights to the type they were exported in. */
 static ls_status round_weights(ls_st_dtype dtype, float *values, int64_t count)
@@ -307,7 +276,7 @@ const ls_command ls_command_export = {
                "  lockstep export runs/mine --gguf mine.gguf --quant q4_k_m",
     .words_min = 1,
     .words_max = 1,
-    .options = &export_table,
+    .options = LS_TABLE(export_options),
     .settings_bytes = sizeof(export_settings),
     .run = run_export,
 };

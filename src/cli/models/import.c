@@ -12,7 +12,6 @@ typedef struct output_settings {
 } output_settings;
 
 static const ls_option output_options[] = {LS_ROW_OUTPUT_DIR(output_settings)};
-static const ls_option_table output_table = LS_OPTIONS(output_options);
 
 static ls_status save_import(const ls_invocation *invocation, const ls_loaded_model *model,
                              const char *output)
@@ -61,7 +60,7 @@ const ls_command ls_command_import = {
                "  lockstep import ~/models/SmolLM-135M -o models/smol",
     .words_min = 1,
     .words_max = 1,
-    .options = &output_table,
+    .options = LS_TABLE(output_options),
     .settings_bytes = sizeof(output_settings),
     .run = run_import,
 };

@@ -16,76 +16,33 @@ typedef struct merge_settings {
     bool adapter, json;
 } merge_settings;
 
-#define FIELD(name) .offset = offsetof(merge_settings, name)
 static const ls_option merge_options[] = {
     LS_ROW_OUTPUT_DIR(merge_settings),
-    {.key = "method",
-     .type = LS_OPTION_CHOICE,
-     FIELD(method),
-     .default_text = "average",
-     .choices = ls_merge_names,
-     .help = "how to merge. average: the weighted mean of all values; task-arithmetic: --base plus what the "
-             "models have learned since; stitch: layers of several models, one after another; experts: the "
-             "MLPs of the models become the experts of one mixture"},
-    {.key = "weights",
-     .type = LS_OPTION_STRING,
-     FIELD(weights),
-     .default_text = "\"\"",
-     .value_name = "W,W,...",
-     .help = "weight of each model, in the order of the models; for average and experts they add up to 1. "
-             "Default: equal weights, or 1 for each with task-arithmetic"},
-    {.key = "base",
-     .type = LS_OPTION_STRING,
-     FIELD(base),
-     .default_text = "\"\"",
-     .value_name = "CKPT",
-     .help = "the model that the others were trained from, for --method task-arithmetic"},
-    {.key = "scale",
-     .type = LS_OPTION_F64,
-     FIELD(scale),
-     .default_text = "1",
-     .min = -100,
-     .max = 100,
-     .help = "factor of what the models have learned since --base"},
-    {.key = "layers",
-     .type = LS_OPTION_STRING,
-     FIELD(layers),
-     .default_text = "\"\"",
-     .value_name = "A:0-3,B:4-7",
-     .help =
-         "the layers of the result for --method stitch, from the first to the last; A is the first model, "
-         "B the second, and layers count from 0"},
-    {.key = "experts_per_token",
-     .type = LS_OPTION_U64,
-     FIELD(experts_per_token),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_MERGE_MOST,
-     .help = "number of experts that each token visits, for --method experts; 0: two"},
-    {.key = "data",
-     .type = LS_OPTION_STRINGS,
-     FIELD(data),
-     .default_text = "[]",
-     .value_name = "FILE",
-     .help = "data that the routers of --method experts are to be trained on; may be repeated. Default: what "
-             "the models were trained on, where they are run directories"},
-    {.key = "adapter",
-     .type = LS_OPTION_BOOL,
-     FIELD(adapter),
-     .default_text = "false",
-     .help = "merge adapters of one base into one adapter, without the base"},
-    {.key = "eval",
-     .type = LS_OPTION_STRINGS,
-     FIELD(eval),
-     .default_text = "[]",
-     .value_name = "FILE",
-     .help =
-         "also print a table with the loss of each model and of the result on this file; may be repeated"},
+    LS_ROW_CHOICE(merge_settings, method, "average", ls_merge_names,
+                  "how to merge. average: the weighted mean of all values; task-arithmetic: --base plus what "
+                  "the models have learned since; stitch: layers of several models, one after another; "
+                  "experts: the MLPs of the models become the experts of one mixture"),
+    LS_ROW_TEXT(merge_settings, weights, "W,W,...",
+                "weight of each model, in the order of the models; for average and experts they add up to 1. "
+                "Default: equal weights, or 1 for each with task-arithmetic"),
+    LS_ROW_TEXT(merge_settings, base, "CKPT",
+                "the model that the others were trained from, for --method task-arithmetic"),
+    LS_ROW_F64(merge_settings, scale, "1", -100, 100, "factor of what the models have learned since --base"),
+    LS_ROW_TEXT(merge_settings, layers, "A:0-3,B:4-7",
+                "the layers of the result for --method stitch, from the first to the last; A is the first "
+                "model, B the second, and layers count from 0"),
+    LS_ROW_U64(merge_settings, experts_per_token, "0", 0, LS_MERGE_MOST,
+               "number of experts that each token visits, for --method experts; 0: two"),
+    LS_ROW_TEXTS(merge_settings, data, "FILE",
+                 "data that the routers of --method experts are to be trained on; may be repeated. Default: "
+                 "what the models were trained on, where they are run directories"),
+    LS_ROW_BOOL(merge_settings, adapter, "merge adapters of one base into one adapter, without the base"),
+    LS_ROW_TEXTS(
+        merge_settings, eval, "FILE",
+        "also print a table with the loss of each model and of the result on this file; may be repeated"),
     LS_ROW_THREADS(merge_settings),
     LS_ROW_JSON(merge_settings),
 };
-#undef FIELD
-static const ls_option_table merge_table = LS_OPTIONS(merge_options);
 
 static ls_status read_weights(const merge_settings *settings, size_t models, double *weights)
 {
@@ -216,7 +173,7 @@ const ls_command ls_command_merge = {
                "  lockstep merge branches/de branches/fr branches/code -o mix --method experts",
     .words_min = 1,
     .words_max = 64,
-    .options = &merge_table,
+    .options = LS_TABLE(merge_options),
     .settings_bytes = sizeof(merge_settings),
     .run = run_merge,
 };

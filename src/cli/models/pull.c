@@ -17,28 +17,15 @@ typedef struct pull_settings {
 } pull_settings;
 
 static const ls_option pull_options[] = {
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(pull_settings, output),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "the folder to write the model to, new or empty; without it, NAME in the current folder"},
-    {.key = "revision",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(pull_settings, revision),
-     .default_text = "main",
-     .help = "branch, tag or commit of the model"},
-    {.key = "endpoint",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(pull_settings, endpoint),
-     .default_text = "\"\"",
-     .value_name = "URL",
-     .help = "address of the hub; without it, the environment variable HF_ENDPOINT, or "
-             "https://huggingface.co"},
+    LS_ROW_TEXT(pull_settings, output, "DIR",
+                "the folder to write the model to, new or empty; without it, NAME in the current folder",
+                .letter = 'o'),
+    LS_ROW_TEXT_OR(pull_settings, revision, "main", NULL, "branch, tag or commit of the model"),
+    LS_ROW_TEXT(
+        pull_settings, endpoint, "URL",
+        "address of the hub; without it, the environment variable HF_ENDPOINT, or https://huggingface.co"),
     LS_ROW_JSON(pull_settings),
 };
-static const ls_option_table pull_table = LS_OPTIONS(pull_options);
 
 /* ---- progress ---- */
 
@@ -122,7 +109,7 @@ const ls_command ls_command_pull = {
                "  lockstep pull ORG/NAME -o base --revision v1.0",
     .words_min = 1,
     .words_max = 1,
-    .options = &pull_table,
+    .options = LS_TABLE(pull_options),
     .settings_bytes = sizeof(pull_settings),
     .run = run_pull,
 };

@@ -49,40 +49,20 @@ typedef struct add_settings {
 } add_settings;
 
 static const ls_option add_options[] = {
-    {.key = "name",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(add_settings, name),
-     .default_text = "\"\"",
-     .value_needed = true,
-     .help = "name under which the new version is added; letters, digits, '.', '_' and '-'"},
-    {.key = "kind",
-     .type = LS_OPTION_CHOICE,
-     .offset = offsetof(add_settings, kind),
-     .default_text = "auto",
-     .choices = ls_registry_entry_kind_names,
-     .help = "kind of the entry; auto: found from its files"},
-    {.key = "parent",
-     .type = LS_OPTION_STRINGS,
-     .offset = offsetof(add_settings, parent),
-     .default_text = "[]",
-     .value_name = "REF",
-     .help = "entry that this one was made from, such as base@3; may be repeated. Those of a run's "
-             "checkpoint are found from its run file, if they are in the registry"},
-    {.key = "store",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(add_settings, store),
-     .default_text = "false",
-     .help = "store the files in the registry; without it, the entry has only their path and digests"},
-    {.key = "note",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(add_settings, note),
-     .default_text = "\"\"",
-     .value_name = "TEXT",
-     .help = "remark that is kept with the entry"},
+    LS_ROW_TEXT(add_settings, name, NULL,
+                "name under which the new version is added; letters, digits, '.', '_' and '-'",
+                .value_needed = true),
+    LS_ROW_CHOICE(add_settings, kind, "auto", ls_registry_entry_kind_names,
+                  "kind of the entry; auto: found from its files"),
+    LS_ROW_TEXTS(add_settings, parent, "REF",
+                 "entry that this one was made from, such as base@3; may be repeated. Those of a run's "
+                 "checkpoint are found from its run file, if they are in the registry"),
+    LS_ROW_BOOL(add_settings, store,
+                "store the files in the registry; without it, the entry has only their path and digests"),
+    LS_ROW_TEXT(add_settings, note, "TEXT", "remark that is kept with the entry"),
     LS_ROW_REGISTRY(add_settings),
     LS_ROW_JSON(add_settings),
 };
-static const ls_option_table add_table = LS_OPTIONS(add_options);
 
 static void print_added(const ls_invocation *invocation, const ls_registry_added *added)
 {
@@ -154,7 +134,7 @@ const ls_command ls_command_registry_add = {
                "assistant@3",
     .words_min = 1,
     .words_max = 1,
-    .options = &add_table,
+    .options = LS_TABLE(add_options),
     .settings_bytes = sizeof(add_settings),
     .run = run_add,
 };
@@ -365,7 +345,6 @@ typedef struct get_settings {
 } get_settings;
 
 static const ls_option get_options[] = {LS_ROW_OUTPUT_DIR(get_settings), LS_ROW_REGISTRY(get_settings)};
-static const ls_option_table get_table = LS_OPTIONS(get_options);
 
 static ls_status run_get(const ls_invocation *invocation)
 {
@@ -400,7 +379,7 @@ const ls_command ls_command_registry_get = {
                    "  lockstep registry get assistant@approved -o assistant",
     .words_min = 1,
     .words_max = 1,
-    .options = &get_table,
+    .options = LS_TABLE(get_options),
     .settings_bytes = sizeof(get_settings),
     .run = run_get,
 };
@@ -412,15 +391,9 @@ typedef struct promote_settings {
 } promote_settings;
 
 static const ls_option promote_options[] = {
-    {.key = "note",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(promote_settings, note),
-     .default_text = "\"\"",
-     .value_name = "TEXT",
-     .help = "reason for the change, kept in the history"},
+    LS_ROW_TEXT(promote_settings, note, "TEXT", "reason for the change, kept in the history"),
     LS_ROW_REGISTRY(promote_settings),
 };
-static const ls_option_table promote_table = LS_OPTIONS(promote_options);
 
 static ls_status run_promote(const ls_invocation *invocation)
 {
@@ -458,7 +431,7 @@ const ls_command ls_command_registry_promote = {
                    "  lockstep registry promote assistant@2 retired",
     .words_min = 2,
     .words_max = 2,
-    .options = &promote_table,
+    .options = LS_TABLE(promote_options),
     .settings_bytes = sizeof(promote_settings),
     .run = run_promote,
 };
@@ -470,15 +443,10 @@ typedef struct export_settings {
 } export_settings;
 
 static const ls_option export_options[] = {
-    {.key = "mlflow",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(export_settings, mlflow),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "folder of an MLflow model registry, new or with other models and versions"},
+    LS_ROW_TEXT(export_settings, mlflow, "DIR",
+                "folder of an MLflow model registry, new or with other models and versions"),
     LS_ROW_REGISTRY(export_settings),
 };
-static const ls_option_table export_table = LS_OPTIONS(export_options);
 
 static ls_status run_export(const ls_invocation *invocation)
 {
@@ -512,7 +480,7 @@ const ls_command ls_command_registry_export = {
                    "  lockstep registry export assistant@approved --mlflow mlruns",
     .words_min = 1,
     .words_max = 1,
-    .options = &export_table,
+    .options = LS_TABLE(export_options),
     .settings_bytes = sizeof(export_settings),
     .run = run_export,
 };

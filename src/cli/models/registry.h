@@ -7,13 +7,9 @@
 #include "storage/registry/lineage.h"
 
 #define LS_ROW_REGISTRY(record)                                                                              \
-    {                                                                                                        \
-        .key = "registry", .type = LS_OPTION_STRING, .offset = offsetof(record, registry),                   \
-        .default_text = "\"\"", .value_name = "ADDRESS",                                                     \
-        .help = "address of the registry: a folder or s3://BUCKET/PREFIX; default: LOCKSTEP_REGISTRY, or "   \
-                "registry/ "                                                                                 \
-                "in LOCKSTEP_HOME"                                                                           \
-    }
+    LS_ROW_TEXT(record, registry, "ADDRESS",                                                                 \
+                "address of the registry: a folder or s3://BUCKET/PREFIX; default: LOCKSTEP_REGISTRY, or "   \
+                "registry/ in LOCKSTEP_HOME")
 
 /* Opens the registry at `address` and finds what the first word of the command refers to; a retired
  * version is told on stderr. The caller closes and releases, only after LS_OK. */

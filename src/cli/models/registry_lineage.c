@@ -16,16 +16,10 @@ typedef struct lineage_settings {
 } lineage_settings;
 
 static const ls_option lineage_options[] = {
-    {.key = "svg",
-     .type = LS_OPTION_STRING,
-     .offset = offsetof(lineage_settings, svg),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file to draw the lineage to, as a picture"},
+    LS_ROW_TEXT(lineage_settings, svg, "FILE", "file to draw the lineage to, as a picture"),
     LS_ROW_REGISTRY(lineage_settings),
     LS_ROW_JSON(lineage_settings),
 };
-static const ls_option_table lineage_table = LS_OPTIONS(lineage_options);
 
 static void print_node(ls_arena *arena, const ls_lineage_node *node, int depth, const char *as)
 {
@@ -128,7 +122,7 @@ const ls_command ls_command_registry_lineage = {
                "  lockstep registry lineage assistant@approved --svg lineage.svg",
     .words_min = 1,
     .words_max = 1,
-    .options = &lineage_table,
+    .options = LS_TABLE(lineage_options),
     .settings_bytes = sizeof(lineage_settings),
     .run = run_lineage,
 };
@@ -140,7 +134,6 @@ typedef struct verify_settings {
 } verify_settings;
 
 static const ls_option verify_options[] = {LS_ROW_REGISTRY(verify_settings)};
-static const ls_option_table verify_table = LS_OPTIONS(verify_options);
 
 typedef struct verified {
     size_t good, bad, gone;
@@ -223,7 +216,7 @@ const ls_command ls_command_registry_verify = {
                "  lockstep registry verify",
     .words_min = 0,
     .words_max = 1,
-    .options = &verify_table,
+    .options = LS_TABLE(verify_options),
     .settings_bytes = sizeof(verify_settings),
     .run = run_verify,
 };
@@ -236,19 +229,11 @@ typedef struct gc_settings {
 } gc_settings;
 
 static const ls_option gc_options[] = {
-    {.key = "retired",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(gc_settings, retired),
-     .default_text = "false",
-     .help = "also remove the bytes of retired versions; their entries and lineage stay"},
-    {.key = "dry_run",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(gc_settings, dry_run),
-     .default_text = "false",
-     .help = "print what would be removed, without removing it"},
+    LS_ROW_BOOL(gc_settings, retired,
+                "also remove the bytes of retired versions; their entries and lineage stay"),
+    LS_ROW_BOOL(gc_settings, dry_run, "print what would be removed, without removing it"),
     LS_ROW_REGISTRY(gc_settings),
 };
-static const ls_option_table gc_table = LS_OPTIONS(gc_options);
 
 static ls_status run_gc(const ls_invocation *invocation)
 {
@@ -277,7 +262,7 @@ const ls_command ls_command_registry_gc = {
                "  lockstep registry gc --dry-run",
     .words_min = 0,
     .words_max = 0,
-    .options = &gc_table,
+    .options = LS_TABLE(gc_options),
     .settings_bytes = sizeof(gc_settings),
     .run = run_gc,
 };

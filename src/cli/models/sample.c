@@ -15,30 +15,16 @@ typedef struct sample_settings {
     double temperature, top_p;
 } sample_settings;
 
-#define FIELD(name) .offset = offsetof(sample_settings, name)
 static const ls_option sample_options[] = {
-    {.key = "prompt",
-     .letter = 'p',
-     .type = LS_OPTION_STRING,
-     FIELD(prompt),
-     .default_text = "\"\\n\"",
-     .value_name = "TEXT",
-     .help = "text that the model continues"},
-    {.key = "max_tokens",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(max_tokens),
-     .default_text = "200",
-     .min = 1,
-     .max = 1e9,
-     .help = "maximum number of tokens to generate"},
+    LS_ROW_TEXT_OR(sample_settings, prompt, "\"\\n\"", "TEXT", "text that the model continues",
+                   .letter = 'p'),
+    LS_ROW_U64(sample_settings, max_tokens, "200", 1, 1e9, "maximum number of tokens to generate",
+               .letter = 'n'),
     LS_ROWS_SAMPLING(sample_settings),
     LS_ROW_OTHER_TOKENIZER(sample_settings),
     LS_ROW_ADAPTER(sample_settings),
     LS_ROW_THREADS(sample_settings),
 };
-#undef FIELD
-static const ls_option_table sample_table = LS_OPTIONS(sample_options);
 
 /* Prints the characters that a token completes. */
 typedef struct printer {
@@ -143,7 +129,7 @@ const ls_command ls_command_sample = {
                "  lockstep sample runs/mine --temperature 0 --max-tokens 50",
     .words_min = 1,
     .words_max = 1,
-    .options = &sample_table,
+    .options = LS_TABLE(sample_options),
     .settings_bytes = sizeof(sample_settings),
     .run = run_sample,
 };

@@ -14,79 +14,37 @@
 
 typedef struct serve_settings {
     const char *listen, *name, *template, *template_date, *tokenizer, *adapter;
-    const char *token_file, *certificate, *key;
+    const char *token_file, *tls_certificate, *tls_key;
     uint64_t slots, context, threads;
     double grace_s;
 } serve_settings;
 
-#define FIELD(name) .offset = offsetof(serve_settings, name)
 static const ls_option serve_options[] = {
-    {.key = "listen",
-     .letter = 'l',
-     .type = LS_OPTION_STRING,
-     FIELD(listen),
-     .default_text = "\"127.0.0.1:8000\"",
-     .value_name = "HOST:PORT",
-     .value_needed = true,
-     .help = "address to listen at; port 0: any free one"},
-    {.key = "slots",
-     .type = LS_OPTION_U64,
-     FIELD(slots),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 256,
-     .help = "number of answers that are generated at once; auto: 8, or fewer if 8 do not fit into memory"},
-    {.key = "context",
-     .type = LS_OPTION_U64,
-     FIELD(context),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 2,
-     .max = 16777216,
-     .help =
-         "maximum number of tokens of a prompt and its answer together; auto: the model's context length, or "
-         "less if that does not fit into memory"},
-    {.key = "name",
-     .type = LS_OPTION_STRING,
-     FIELD(name),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .help = "name of the model in the API, instead of the name of its folder"},
-    {.key = "token_file",
-     .type = LS_OPTION_STRING,
-     FIELD(token_file),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file with the access token that clients must send; if the file does not exist, it is created "
-             "with a new token"},
-    {.key = "tls_certificate",
-     .type = LS_OPTION_STRING,
-     FIELD(certificate),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "certificate of the server (PEM), required to listen beyond this machine"},
-    {.key = "tls_key",
-     .type = LS_OPTION_STRING,
-     FIELD(key),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "key of the certificate (PEM)"},
-    {.key = "grace",
-     .type = LS_OPTION_DURATION,
-     FIELD(grace_s),
-     .default_text = "10s",
-     .min = 0,
-     .max = 3600,
-     .help = "how long the server waits, after SIGTERM or Ctrl-C, for answers under way to finish"},
+    LS_ROW_TEXT_OR(serve_settings, listen, "\"127.0.0.1:8000\"", "HOST:PORT",
+                   "address to listen at; port 0: any free one", .letter = 'l', .value_needed = true),
+    LS_ROW_U64(serve_settings, slots, "auto", 1, 256,
+               "number of answers that are generated at once; auto: 8, or fewer if 8 do not fit into memory",
+               .allow_auto = true),
+    LS_ROW_U64(serve_settings, context, "auto", 2, 16777216,
+               "maximum number of tokens of a prompt and its answer together; auto: the model's context "
+               "length, or less if that does not fit into memory",
+               .allow_auto = true),
+    LS_ROW_TEXT(serve_settings, name, "NAME",
+                "name of the model in the API, instead of the name of its folder"),
+    LS_ROW_TEXT(serve_settings, token_file, "FILE",
+                "file with the access token that clients must send; if the file does not exist, it is "
+                "created with a new token"),
+    LS_ROW_TEXT(serve_settings, tls_certificate, "FILE",
+                "certificate of the server (PEM), required to listen beyond this machine"),
+    LS_ROW_TEXT(serve_settings, tls_key, "FILE", "key of the certificate (PEM)"),
+    LS_ROW_DURATION(serve_settings, grace, grace_s, "10s", 0, 3600,
+                    "how long the server waits, after SIGTERM or Ctrl-C, for answers under way to finish"),
     LS_ROW_TEMPLATE(serve_settings),
     LS_ROW_TEMPLATE_DATE(serve_settings),
     LS_ROW_OTHER_TOKENIZER(serve_settings),
     LS_ROW_ADAPTER(serve_settings),
     LS_ROW_THREADS(serve_settings),
 };
-#undef FIELD
-static const ls_option_table serve_table = LS_OPTIONS(serve_options);
 
 /* What runs. */
 typedef struct serving {
@@ -148,8 +106,8 @@ static ls_status serve_open(serving *s)
         .chat_stop_count = stop_count + (stops[stop_count] >= 0),
         .listen = settings->listen,
         .token = s->token,
-        .certificate = settings->certificate[0] ? settings->certificate : NULL,
-        .key = settings->key[0] ? settings->key : NULL,
+        .certificate = settings->tls_certificate[0] ? settings->tls_certificate : NULL,
+        .key = settings->tls_key[0] ? settings->tls_key : NULL,
         .grace_s = settings->grace_s,
         .started = print_started,
         .context = s,
@@ -187,7 +145,7 @@ static ls_status run_serve(const ls_invocation *invocation)
     char token[LS_HTTP_TOKEN_BYTES + 1];
     serving s = {.settings = settings,
                  .name = settings->name[0] ? settings->name : name_of(invocation->arena, path)};
-    if (settings->certificate[0] && !settings->token_file[0]) {
+    if (settings->tls_certificate[0] && !settings->token_file[0]) {
         return ls_fail(LS_ERR_INVALID, "--tls-certificate lets other machines in, so clients need a token: "
                                        "add --token-file FILE");
     }
@@ -216,7 +174,7 @@ const ls_command ls_command_serve = {
                "  lockstep serve runs/mine --listen 127.0.0.1:0 --slots 4 --context 2048",
     .words_min = 1,
     .words_max = 1,
-    .options = &serve_table,
+    .options = LS_TABLE(serve_options),
     .settings_bytes = sizeof(serve_settings),
     .run = run_serve,
 };

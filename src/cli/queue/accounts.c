@@ -25,7 +25,6 @@ typedef struct json_settings {
 } json_settings;
 
 static const ls_option json_options[] = {LS_ROW_JSON(json_settings)};
-static const ls_option_table json_table = LS_OPTIONS(json_options);
 
 static ls_status run_nodes(const ls_invocation *invocation)
 {
@@ -54,7 +53,7 @@ const ls_command ls_command_nodes = {
                "\n"
                "Example:\n"
                "  lockstep nodes",
-    .options = &json_table,
+    .options = LS_TABLE(json_options),
     .settings_bytes = sizeof(json_settings),
     .run = run_nodes,
 };
@@ -67,64 +66,37 @@ typedef struct account_settings {
     bool delete, json;
 } account_settings;
 
-#define FIELD(name) .offset = offsetof(account_settings, name)
-#define LIMIT(name, text)                                                                                    \
-    {                                                                                                        \
-        .key = #name, .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"", .value_name = "N",      \
-        .value_needed = true, .help = (text)                                                                 \
-    }
+#define LIMIT(name, text) LS_ROW_TEXT(account_settings, name, "N", text, .value_needed = true)
 
 static const ls_option account_options[] = {
-    {.key = "weight",
-     .type = LS_OPTION_U64,
-     FIELD(weight),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1000000,
-     .help = "with NAME: weight of the account's share of the devices, relative to other accounts; auto: "
-             "unchanged"},
+    LS_ROW_U64(account_settings, weight, "auto", 1, 1000000,
+               "with NAME: weight of the account's share of the devices, relative to other accounts; auto: "
+               "unchanged",
+               .allow_auto = true),
     LIMIT(quota, "with NAME: number of devices guaranteed to the account, or 'any'"),
     LIMIT(
         borrow,
         "with NAME: maximum number of unused devices of other accounts that the account may take, or 'any'"),
     LIMIT(lend,
           "with NAME: maximum number of the account's unused devices that other accounts may take, or 'any'"),
-    {.key = "budget",
-     .type = LS_OPTION_STRING,
-     FIELD(budget),
-     .default_text = "\"\"",
-     .value_needed = true,
-     .value_name = "USD",
-     .help =
-         "with NAME: what the account's jobs may cost in a calendar month (UTC), in USD, or 'none'. At 80 % "
-         "that is told; at 100 % its jobs save, are held, and continue when the budget is raised or the "
-         "next month begins"},
-    {.key = "users",
-     .type = LS_OPTION_STRING,
-     FIELD(users),
-     .default_text = "\"\"",
-     .value_needed = true,
-     .value_name = "A,B,..",
-     .help = "with NAME: names of the users who may submit jobs for the account, or 'any' to let every user "
-             "do so"},
-    {.key = "priority_max",
-     .type = LS_OPTION_STRING,
-     FIELD(priority_max),
-     .default_text = "\"\"",
-     .value_needed = true,
-     .value_name = "PRIORITY",
-     .help = "with NAME: highest priority that jobs of the account may have: low, normal or high (high needs "
-             "--users)"},
-    {.key = "delete",
-     .type = LS_OPTION_BOOL,
-     FIELD(delete),
-     .default_text = "false",
-     .help = "with NAME: delete the account and what is known of its use; refused while it has jobs that "
-             "have not ended"},
+    LS_ROW_TEXT(account_settings, budget, "USD",
+                "with NAME: what the account's jobs may cost in a calendar month (UTC), in USD, or 'none'. "
+                "At 80 % that is told; at 100 % its jobs save, are held, and continue when the budget is "
+                "raised or the next month begins",
+                .value_needed = true),
+    LS_ROW_TEXT(
+        account_settings, users, "A,B,..",
+        "with NAME: names of the users who may submit jobs for the account, or 'any' to let every user do so",
+        .value_needed = true),
+    LS_ROW_TEXT(account_settings, priority_max, "PRIORITY",
+                "with NAME: highest priority that jobs of the account may have: low, normal or high (high "
+                "needs --users)",
+                .value_needed = true),
+    LS_ROW_BOOL(account_settings, delete,
+                "with NAME: delete the account and what is known of its use; refused while it has jobs that "
+                "have not ended"),
     LS_ROW_JSON(account_settings),
 };
-static const ls_option_table account_table = LS_OPTIONS(account_options);
 
 static ls_status put_limit(json_t *body, const char *key, const char *text)
 {
@@ -316,7 +288,7 @@ const ls_command ls_command_accounts = {
                "  lockstep accounts research --budget 500\n"
                "  lockstep accounts research --delete",
     .words_max = 1,
-    .options = &account_table,
+    .options = LS_TABLE(account_options),
     .settings_bytes = sizeof(account_settings),
     .run = run_accounts,
 };
@@ -420,32 +392,19 @@ typedef struct usage_settings {
 } usage_settings;
 
 #undef FIELD
-#define FIELD(name) .offset = offsetof(usage_settings, name)
 
 static const ls_option usage_options[] = {
-    {.key = "since",
-     .type = LS_OPTION_DURATION,
-     FIELD(since_s),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1e9,
-     .help = "print one line for each account and user, counting jobs that have not ended or that ended "
-             "within this time, such as 30d; each job counts with all it has used since it began"},
-    {.key = "user",
-     .type = LS_OPTION_STRING,
-     FIELD(user),
-     .value_needed = true,
-     .default_text = "\"\"",
-     .help = "count only jobs of this user; other users' are shown to administrators only"},
-    {.key = "csv",
-     .type = LS_OPTION_BOOL,
-     FIELD(csv),
-     .default_text = "false",
-     .help = "print comma-separated values with a line of titles"},
+    LS_ROW_DURATION(
+        usage_settings, since, since_s, "auto", 1, 1e9,
+        "print one line for each account and user, counting jobs that have not ended or that ended within "
+        "this time, such as 30d; each job counts with all it has used since it began",
+        .allow_auto = true),
+    LS_ROW_TEXT(usage_settings, user, NULL,
+                "count only jobs of this user; other users' are shown to administrators only",
+                .value_needed = true),
+    LS_ROW_BOOL(usage_settings, csv, "print comma-separated values with a line of titles"),
     LS_ROW_JSON(usage_settings),
 };
-static const ls_option_table usage_table = LS_OPTIONS(usage_options);
 
 static ls_status ask_usage(const usage_settings *settings, json_t **answer_out)
 {
@@ -529,7 +488,7 @@ const ls_command ls_command_usage = {
                "  lockstep usage\n"
                "  lockstep usage --since 7d --user ann\n"
                "  lockstep usage --since 30d --csv",
-    .options = &usage_table,
+    .options = LS_TABLE(usage_options),
     .settings_bytes = sizeof(usage_settings),
     .run = run_usage,
 };

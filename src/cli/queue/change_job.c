@@ -17,12 +17,7 @@ typedef struct change_settings {
     bool json;
 } change_settings;
 
-#define FIELD(name) .offset = offsetof(change_settings, name)
-#define ROW_FILTER(name, text)                                                                               \
-    {                                                                                                        \
-        .key = #name, .type = LS_OPTION_STRING, .value_needed = true, FIELD(name), .default_text = "\"\"",   \
-        .help = (text)                                                                                       \
-    }
+#define ROW_FILTER(name, text) LS_ROW_TEXT(change_settings, name, NULL, text, .value_needed = true)
 
 static const ls_option change_options[] = {
     ROW_FILTER(user, "instead of JOB: all jobs of this user"),
@@ -257,7 +252,6 @@ typedef struct priority_settings {
 } priority_settings;
 
 static const ls_option priority_options[] = {LS_ROW_JSON(priority_settings)};
-static const ls_option_table priority_table = LS_OPTIONS(priority_options);
 
 static ls_status run_priority(const ls_invocation *invocation)
 {
@@ -280,7 +274,7 @@ const ls_command ls_command_priority = {
                "  lockstep priority 12 high",
     .words_min = 2,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = &priority_table,
+    .options = LS_TABLE(priority_options),
     .settings_bytes = sizeof(priority_settings),
     .run = run_priority,
 };
@@ -295,47 +289,21 @@ typedef struct terms_settings {
 } terms_settings;
 
 #undef FIELD
-#define FIELD(name) .offset = offsetof(terms_settings, name)
 
 static const ls_option terms_options[] = {
-    {.key = "time_limit",
-     .type = LS_OPTION_DURATION,
-     FIELD(time_limit),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 0,
-     .max = 1e9,
-     .help = "new time limit; 0: none; auto: unchanged"},
-    {.key = "max_cost",
-     .type = LS_OPTION_STRING,
-     .value_needed = true,
-     FIELD(max_cost),
-     .default_text = "\"\"",
-     .value_name = "USD",
-     .help = "new cap of the cost of the whole job, also while it runs; none: no cap. A job that its cap "
-             "stopped continues when the new cap allows it"},
-    {.key = "account",
-     .type = LS_OPTION_STRING,
-     .value_needed = true,
-     FIELD(account),
-     .default_text = "\"\"",
-     .help = "account to charge from now on"},
-    {.key = "priority",
-     .type = LS_OPTION_STRING,
-     .value_needed = true,
-     FIELD(priority),
-     .default_text = "\"\"",
-     .help = "new priority: low, normal or high"},
-    {.key = "after",
-     .type = LS_OPTION_STRINGS,
-     FIELD(after),
-     .default_text = "[]",
-     .value_name = "JOB",
-     .help = "start only after job JOB has succeeded; replaces the jobs that were named when it was "
-             "submitted or last changed; may be repeated; none: wait for no job"},
+    LS_ROW_DURATION(terms_settings, time_limit, time_limit, "auto", 0, 1e9,
+                    "new time limit; 0: none; auto: unchanged", .allow_auto = true),
+    LS_ROW_TEXT(terms_settings, max_cost, "USD",
+                "new cap of the cost of the whole job, also while it runs; none: no cap. A job that its cap "
+                "stopped continues when the new cap allows it",
+                .value_needed = true),
+    LS_ROW_TEXT(terms_settings, account, NULL, "account to charge from now on", .value_needed = true),
+    LS_ROW_TEXT(terms_settings, priority, NULL, "new priority: low, normal or high", .value_needed = true),
+    LS_ROW_TEXTS(terms_settings, after, "JOB",
+                 "start only after job JOB has succeeded; replaces the jobs that were named when it was "
+                 "submitted or last changed; may be repeated; none: wait for no job"),
     LS_ROW_JSON(terms_settings),
 };
-static const ls_option_table terms_table = LS_OPTIONS(terms_options);
 
 static ls_status put_after(json_t *body, const ls_option_strings *jobs)
 {
@@ -401,7 +369,7 @@ const ls_command ls_command_change = {
                "  lockstep change 12 --after none",
     .words_min = 1,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = &terms_table,
+    .options = LS_TABLE(terms_options),
     .settings_bytes = sizeof(terms_settings),
     .run = run_change,
 };

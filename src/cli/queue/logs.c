@@ -20,32 +20,14 @@ typedef struct logs_settings {
     bool follow, json;
 } logs_settings;
 
-#define FIELD(name) .offset = offsetof(logs_settings, name)
-
 static const ls_option logs_options[] = {
-    {.key = "follow",
-     .letter = 'f',
-     .type = LS_OPTION_BOOL,
-     FIELD(follow),
-     .default_text = "false",
-     .help = "continue to print new output as it appears, until the job ends"},
-    {.key = "tail",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(tail),
-     .default_text = "0",
-     .min = 0,
-     .max = 1000000,
-     .help = "start with the last N lines of the output; 0: print all of it"},
-    {.key = "rank",
-     .type = LS_OPTION_STRING,
-     FIELD(rank),
-     .default_text = "\"\"",
-     .value_name = "N",
-     .help = "print only the output of the rank with this number"},
+    LS_ROW_BOOL(logs_settings, follow, "continue to print new output as it appears, until the job ends",
+                .letter = 'f'),
+    LS_ROW_U64(logs_settings, tail, "0", 0, 1000000,
+               "start with the last N lines of the output; 0: print all of it", .letter = 'n'),
+    LS_ROW_TEXT(logs_settings, rank, "N", "print only the output of the rank with this number"),
     LS_ROW_JSON(logs_settings),
 };
-static const ls_option_table logs_table = LS_OPTIONS(logs_options);
 
 static bool write_part(void *shown, const char *data, size_t bytes)
 {
@@ -233,7 +215,7 @@ const ls_command ls_command_logs = {
                "  lockstep logs 12 --rank 3",
     .words_min = 1,
     .words_max = 1,
-    .options = &logs_table,
+    .options = LS_TABLE(logs_options),
     .settings_bytes = sizeof(logs_settings),
     .run = run_logs,
 };
@@ -245,20 +227,11 @@ typedef struct wait_settings {
     bool json;
 } wait_settings;
 
-#undef FIELD
-#define FIELD(name) .offset = offsetof(wait_settings, name)
-
 static const ls_option wait_options[] = {
-    {.key = "timeout",
-     .type = LS_OPTION_U64,
-     FIELD(timeout),
-     .default_text = "0",
-     .min = 0,
-     .max = 31536000,
-     .help = "seconds to wait for the jobs to end before giving up with exit code 1; 0: no limit"},
+    LS_ROW_U64(wait_settings, timeout, "0", 0, 31536000,
+               "seconds to wait for the jobs to end before giving up with exit code 1; 0: no limit"),
     LS_ROW_JSON(wait_settings),
 };
-static const ls_option_table wait_table = LS_OPTIONS(wait_options);
 
 #define LOOK_S 30
 
@@ -379,7 +352,7 @@ const ls_command ls_command_wait = {
                "  lockstep wait 12 && echo done",
     .words_min = 1,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = &wait_table,
+    .options = LS_TABLE(wait_options),
     .settings_bytes = sizeof(wait_settings),
     .run = run_wait,
 };

@@ -26,60 +26,25 @@ typedef struct ps_settings {
     bool all, wide, json;
 } ps_settings;
 
-#define FIELD(name) .offset = offsetof(ps_settings, name)
-
 static const ls_option ps_options[] = {
-    {.key = "all",
-     .letter = 'a',
-     .type = LS_OPTION_BOOL,
-     FIELD(all),
-     .default_text = "false",
-     .help = "list jobs that have ended as well, at most --limit of them"},
-    {.key = "account",
-     .type = LS_OPTION_STRING,
-     FIELD(account),
-     .default_text = "\"\"",
-     .help = "list only jobs of this account"},
-    {.key = "user",
-     .type = LS_OPTION_STRING,
-     FIELD(user),
-     .default_text = "\"\"",
-     .help = "list only jobs of this user"},
-    {.key = "state",
-     .type = LS_OPTION_STRING,
-     FIELD(state),
-     .default_text = "\"\"",
-     .help = "list only jobs in this state: queued, running, failed, ..."},
-    {.key = "group",
-     .type = LS_OPTION_STRING,
-     FIELD(group),
-     .default_text = "\"\"",
-     .help = "list the jobs of this sweep or group in one table, with the values they try, their steps and "
-             "losses"},
-    {.key = "limit",
-     .type = LS_OPTION_U64,
-     FIELD(limit),
-     .default_text = "1000",
-     .min = 1,
-     .max = 10000,
-     .help = "maximum number of ended jobs to list; waiting and running jobs are always listed"},
-    {.key = "before",
-     .type = LS_OPTION_U64,
-     FIELD(before),
-     .default_text = "0",
-     .min = 0,
-     .max = 999999999999999,
-     .value_name = "JOB",
-     .help = "list only jobs that ended before job JOB did; 0: list those that ended last"},
-    {.key = "wide",
-     .letter = 'w',
-     .type = LS_OPTION_BOOL,
-     FIELD(wide),
-     .default_text = "false",
-     .help = "print names and reasons in full, even when lines are wider than the terminal"},
+    LS_ROW_BOOL(ps_settings, all, "list jobs that have ended as well, at most --limit of them",
+                .letter = 'a'),
+    LS_ROW_TEXT(ps_settings, account, NULL, "list only jobs of this account"),
+    LS_ROW_TEXT(ps_settings, user, NULL, "list only jobs of this user"),
+    LS_ROW_TEXT(ps_settings, state, NULL, "list only jobs in this state: queued, running, failed, ..."),
+    LS_ROW_TEXT(ps_settings, group, NULL,
+                "list the jobs of this sweep or group in one table, with the values they try, their steps "
+                "and losses"),
+    LS_ROW_U64(ps_settings, limit, "1000", 1, 10000,
+               "maximum number of ended jobs to list; waiting and running jobs are always listed"),
+    LS_ROW_U64(ps_settings, before, "0", 0, 999999999999999,
+               "list only jobs that ended before job JOB did; 0: list those that ended last",
+               .value_name = "JOB"),
+    LS_ROW_BOOL(ps_settings, wide,
+                "print names and reasons in full, even when lines are wider than the terminal",
+                .letter = 'w'),
     LS_ROW_JSON(ps_settings),
 };
-static const ls_option_table ps_table = LS_OPTIONS(ps_options);
 
 static void put_filter(ls_text *path, const char *key, const char *value)
 {
@@ -369,7 +334,7 @@ const ls_command ls_command_ps = {
                "  lockstep ps --group sweep-12\n"
                "      the jobs of a sweep with their values and losses",
     .words_max = 1,
-    .options = &ps_table,
+    .options = LS_TABLE(ps_options),
     .settings_bytes = sizeof(ps_settings),
     .run = run_ps,
 };

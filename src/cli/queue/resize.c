@@ -19,43 +19,21 @@ typedef struct resize_settings {
     bool wait, json;
 } resize_settings;
 
-#define FIELD(name) .offset = offsetof(resize_settings, name)
-
 static const ls_option resize_options[] = {
-    {.key = "ranks",
-     .letter = 'n',
-     .type = LS_OPTION_U64,
-     FIELD(ranks),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1 << 20,
-     .help = "new number of ranks, from job.min_ranks to job.max_ranks and at most train.leaves; auto: "
-             "change nothing and show the ranks"},
-    {.key = "max_ranks",
-     .type = LS_OPTION_U64,
-     FIELD(max_ranks),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1 << 20,
-     .help = "for an elastic job of the queue (job.elastic): maximum number of ranks to which it grows while "
-             "devices are idle; auto: unchanged"},
-    {.key = "wait",
-     .type = LS_OPTION_BOOL,
-     FIELD(wait),
-     .default_text = "true",
-     .help = "wait until the ranks have joined or left; --no-wait returns at once"},
-    {.key = "timeout",
-     .type = LS_OPTION_U64,
-     FIELD(timeout),
-     .default_text = "120",
-     .min = 1,
-     .max = 86400,
-     .help = "maximum number of seconds to wait until the ranks have joined or left"},
+    LS_ROW_U64(resize_settings, ranks, "auto", 1, 1 << 20,
+               "new number of ranks, from job.min_ranks to job.max_ranks and at most train.leaves; auto: "
+               "change nothing and show the ranks",
+               .letter = 'n', .allow_auto = true),
+    LS_ROW_U64(resize_settings, max_ranks, "auto", 1, 1 << 20,
+               "for an elastic job of the queue (job.elastic): maximum number of ranks to which it grows "
+               "while devices are idle; auto: unchanged",
+               .allow_auto = true),
+    LS_ROW(resize_settings, "wait", wait, LS_OPTION_BOOL, "true",
+           "wait until the ranks have joined or left; --no-wait returns at once"),
+    LS_ROW_U64(resize_settings, timeout, "120", 1, 86400,
+               "maximum number of seconds to wait until the ranks have joined or left"),
     LS_ROW_JSON(resize_settings),
 };
-static const ls_option_table resize_table = LS_OPTIONS(resize_options);
 
 /* ---- asking ---- */
 
@@ -338,7 +316,7 @@ const ls_command ls_command_resize = {
                "      job 12 keeps one rank",
     .words_min = 1,
     .words_max = 1,
-    .options = &resize_table,
+    .options = LS_TABLE(resize_options),
     .settings_bytes = sizeof(resize_settings),
     .run = run_resize,
 };

@@ -14,30 +14,14 @@ typedef struct runner_settings {
     const char *resize, *group;
 } runner_settings;
 
-#define FIELD(name) .offset = offsetof(runner_settings, name)
-
 static const ls_option runner_options[] = {
-    {.key = "resize",
-     .type = LS_OPTION_STRING,
-     FIELD(resize),
-     .default_text = "\"\"",
-     .value_name = "RUN",
-     .help = "run directory of a run whose number of ranks is changed to --ranks, instead of starting a job"},
-    {.key = "group",
-     .type = LS_OPTION_STRING,
-     FIELD(group),
-     .default_text = "\"\"",
-     .value_name = "PATH",
-     .help = "Linux control group (cgroup) in which the job's processes are started"},
-    {.key = "ranks",
-     .type = LS_OPTION_U64,
-     FIELD(ranks),
-     .default_text = "0",
-     .min = 0,
-     .max = 1 << 20,
-     .help = "new number of ranks of the run that --resize names"},
+    LS_ROW_TEXT(
+        runner_settings, resize, "RUN",
+        "run directory of a run whose number of ranks is changed to --ranks, instead of starting a job"),
+    LS_ROW_TEXT(runner_settings, group, "PATH",
+                "Linux control group (cgroup) in which the job's processes are started"),
+    LS_ROW_U64(runner_settings, ranks, "0", 0, 1 << 20, "new number of ranks of the run that --resize names"),
 };
-static const ls_option_table runner_table = LS_OPTIONS(runner_options);
 
 /* Runs 'lockstep resize' as the job's user. */
 static ls_status resize(const runner_settings *settings)
@@ -98,7 +82,7 @@ const ls_command ls_command_runner = {
     .words_min = 2,
     .words_max = 2,
     .hidden = true,
-    .options = &runner_table,
+    .options = LS_TABLE(runner_options),
     .settings_bytes = sizeof(runner_settings),
     .run = run_runner,
 };

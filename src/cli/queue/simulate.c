@@ -32,77 +32,39 @@ typedef struct simulate_settings {
 
 static const char *const format_names[] = {"auto", "own", "philly", "alibaba", NULL};
 
-#define FIELD(name) offsetof(simulate_settings, name)
-#define TUNE(name, option_type, ...)                                                                         \
-    {                                                                                                        \
-        .key = "tune." #name, .type = (option_type), .offset = FIELD(tune.name), __VA_ARGS__                 \
-    }
+#define TUNE(name, type, default_, text, ...)                                                                \
+    LS_ROW(simulate_settings, "tune." #name, tune.name, type, default_, text, __VA_ARGS__)
 #define TUNE_TIME(name, text)                                                                                \
-    TUNE(name, LS_OPTION_DURATION, .default_text = "auto", .allow_auto = true, .min = 0, .max = 3e9,         \
-         .help = (text))
+    TUNE(name, LS_OPTION_DURATION, "auto", text, .min = 0, .max = 3e9, .allow_auto = true)
 #define TUNE_COUNT(name, most, text)                                                                         \
-    TUNE(name, LS_OPTION_U64, .default_text = "auto", .allow_auto = true, .min = 0, .max = (most),           \
-         .help = (text))
+    TUNE(name, LS_OPTION_U64, "auto", text, .min = 0, .max = most, .allow_auto = true)
 
 static const ls_option simulate_options[] = {
-    {.key = "cluster",
-     .type = LS_OPTION_STRING,
-     .offset = FIELD(cluster),
-     .default_text = "\"\"",
-     .value_name = "SPEC",
-     .help = "cluster to simulate: NODESxGPUS such as 64x8, or a YAML file"},
-    {.key = "policy",
-     .type = LS_OPTION_STRING,
-     .offset = FIELD(policy),
-     .default_text = "fair",
-     .value_name = "NAME",
-     .help =
-         "scheduling policy: fair, las, fifo, fifo-skip, easy or sjf-oracle; with --pooled also small-first"},
-    {.key = "pooled",
-     .type = LS_OPTION_BOOL,
-     .offset = FIELD(pooled),
-     .default_text = "false",
-     .help = "simulate all GPUs as one pool without nodes, and let the policy know all run times in advance: "
-             "an idealized result to compare with"},
-    {.key = "restart_cost",
-     .type = LS_OPTION_DURATION,
-     .offset = FIELD(restart_cost),
-     .default_text = "60s",
-     .min = 0,
-     .max = 1e6,
-     .help = "time that each restart or resize of a job takes; the job holds its devices meanwhile without "
-             "progress"},
-    {.key = "start_cost",
-     .type = LS_OPTION_DURATION,
-     .offset = FIELD(start_cost),
-     .default_text = "0s",
-     .min = 0,
-     .max = 1e6,
-     .help =
-         "time that the first start of a job takes; the job holds its devices meanwhile without progress"},
-    {.key = "format",
-     .type = LS_OPTION_CHOICE,
-     .offset = FIELD(format),
-     .default_text = "auto",
-     .choices = format_names,
-     .help = "format of the trace file; auto: recognized by its columns"},
-    {.key = "jobs",
-     .type = LS_OPTION_STRING,
-     .offset = FIELD(jobs),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "CSV file to write the results of the simulation to, one line per job"},
-    {.key = "html",
-     .type = LS_OPTION_STRING,
-     .offset = FIELD(html),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "HTML file to write a page with charts of the simulation to"},
+    LS_ROW_TEXT(simulate_settings, cluster, "SPEC",
+                "cluster to simulate: NODESxGPUS such as 64x8, or a YAML file"),
+    LS_ROW_TEXT_OR(
+        simulate_settings, policy, "fair", "NAME",
+        "scheduling policy: fair, las, fifo, fifo-skip, easy or sjf-oracle; with --pooled also small-first"),
+    LS_ROW_BOOL(simulate_settings, pooled,
+                "simulate all GPUs as one pool without nodes, and let the policy know all run times in "
+                "advance: an idealized result to compare with"),
+    LS_ROW_DURATION(simulate_settings, restart_cost, restart_cost, "60s", 0, 1e6,
+                    "time that each restart or resize of a job takes; the job holds its devices meanwhile "
+                    "without progress"),
+    LS_ROW_DURATION(
+        simulate_settings, start_cost, start_cost, "0s", 0, 1e6,
+        "time that the first start of a job takes; the job holds its devices meanwhile without progress"),
+    LS_ROW_CHOICE(simulate_settings, format, "auto", format_names,
+                  "format of the trace file; auto: recognized by its columns"),
+    LS_ROW_TEXT(simulate_settings, jobs, "FILE",
+                "CSV file to write the results of the simulation to, one line per job"),
+    LS_ROW_TEXT(simulate_settings, html, "FILE",
+                "HTML file to write a page with charts of the simulation to"),
     LS_ROW_JSON(simulate_settings),
-    TUNE(preempt, LS_OPTION_BOOL, .default_text = "true",
-         .help = "allow jobs to be stopped to make room for other jobs (preemption)"),
-    TUNE(elastic, LS_OPTION_BOOL, .default_text = "true",
-         .help = "allow elastic jobs to change their number of devices while they run"),
+    TUNE(preempt, LS_OPTION_BOOL, "true",
+         "allow jobs to be stopped to make room for other jobs (preemption)"),
+    TUNE(elastic, LS_OPTION_BOOL, "true",
+         "allow elastic jobs to change their number of devices while they run"),
     TUNE_TIME(min_run, "minimum run time before a job may be preempted"),
     TUNE_COUNT(preemptions, 1e9, "maximum number of preemptions of one job within tune.preemption-window"),
     TUNE_TIME(preemption_window,
@@ -110,9 +72,10 @@ static const ls_option simulate_options[] = {
     TUNE_COUNT(reservations, LS_RESERVATIONS_MAX,
                "number of jobs at the head of the queue that other jobs may overtake only if that does not "
                "delay them"),
-    TUNE(las_hours, LS_OPTION_STRINGS, .default_text = "[]", .value_name = "N",
-         .help = "for policy las: GPU-hours after which a job moves to the queue of the next lower priority; "
-                 "may be repeated, with rising values"),
+    TUNE(las_hours, LS_OPTION_STRINGS, "[]",
+         "for policy las: GPU-hours after which a job moves to the queue of the next lower priority; "
+         "may be repeated, with rising values",
+         .value_name = "N"),
     TUNE_TIME(half_life, "time after which past usage of an account counts half as much in its fair share"),
     TUNE_TIME(age_max, "waiting time after which the age of a job raises its place in the queue no further"),
     TUNE_TIME(patience, "waiting time of a job after which devices are kept free for it"),

@@ -26,80 +26,52 @@ typedef struct slurm_config_settings {
     bool local, apply, json;
 } slurm_config_settings;
 
-#define FIELD(name) .offset = offsetof(slurm_config_settings, name)
-#define NUMBER(key_, letter_, field, default_, min_, max_)                                                   \
-    .key = (key_), .letter = (letter_), .type = LS_OPTION_U64, FIELD(field), .default_text = (default_),     \
-    .min = (min_), .max = (max_)
-#define WORD(key_, field, default_, value)                                                                   \
-    .key = (key_), .type = LS_OPTION_STRING, FIELD(field), .default_text = (default_), .value_name = (value)
-
 static const ls_option slurm_config_options[] = {
-    {.key = "output",
-     .letter = 'o',
-     .type = LS_OPTION_STRING,
-     FIELD(output),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "folder to write the configuration to, created if needed; a private cluster keeps all its files "
-             "there"},
-    {.key = "local",
-     .type = LS_OPTION_BOOL,
-     FIELD(local),
-     .default_text = "false",
-     .help = "write to DIR the files of a private Slurm cluster on this machine alone: DIR/start starts it, "
-             "DIR/stop "
-             "stops it; its GPUs are simulated"},
-    {WORD("hosts", hosts, "\"\"", "FILE"),
-     .help =
-         "ask 2 to 16 hosts over ssh (or the command in LOCKSTEP_SSH) for their cores, memory and GPUs and "
-         "whether they fit together, and write the configuration for them unless there is a problem; each "
-         "line of FILE is 'host [address]'"},
-    {.key = "apply",
-     .type = LS_OPTION_BOOL,
-     FIELD(apply),
-     .default_text = "false",
-     .help =
-         "with --hosts: also install Slurm on them as root and start it, with accounting (slurmdbd and "
-         "MariaDB on the control host), where they belong to no other cluster; it is safe to run this again"},
-    {WORD("shared", shared, "\".\"", "DIR"),
-     .help = "with --hosts: folder of this host that all hosts must see under the same path"},
-    {NUMBER("nodes", 'n', nodes, "4", 1, LS_SLURM_NODES_MAX),
-     .help = "number of nodes; a private cluster has at most 64"},
-    {NUMBER("gpus", 'g', gpus, "8", 0, LS_SLURM_GPUS_MAX), .help = "number of GPUs per node"},
-    {WORD("gpu_kind", gpu_kind, "gpu", "NAME"),
-     .help = "name of the kind of GPU in the nodes, by which jobs request it"},
-    {NUMBER("cpus", 0, cpus, "16", 1, 1024),
-     .help = "number of cores per node, as 'slurmd -C' prints it on a node"},
-    {.key = "memory",
-     .type = LS_OPTION_BYTES,
-     FIELD(memory_bytes),
-     .default_text = "16GiB",
-     .min = 1 << 20,
-     .max = 64.0 * (1ull << 40),
-     .help = "memory of each node"},
-    {NUMBER("leaf_nodes", 0, leaf_nodes, "0", 0, LS_SLURM_NODES_MAX),
-     .help = "number of nodes attached to one leaf (lowest-level) switch, used to place ranks near each "
-             "other; 0: not known"},
-    {WORD("prefix", prefix, "n", "NAME"), .help = "prefix of the node names: NAME0, NAME1, ..."},
-    {WORD("cluster", cluster, "lockstep", "NAME"), .help = "name of the Slurm cluster"},
-    {WORD("control_host", control_host, "\"\"", "HOST"),
-     .help = "host on which slurmctld, the Slurm controller, runs; default: this host"},
-    {.key = "node_timeout",
-     .type = LS_OPTION_DURATION,
-     FIELD(node_timeout_s),
-     .default_text = "60s",
-     .min = 5,
-     .max = 3600,
-     .help =
-         "time after which a node that does not answer is regarded as down, and its jobs are queued again"},
-    {NUMBER("port", 'p', port, "16817", 1024, 65000),
-     .help = "first TCP port that a private cluster uses; each node uses one more port"},
-    {WORD("slurm_version", slurm_version, "\"\"", "VERSION"),
-     .help =
-         "version of Slurm that the configuration is written for; default: what 'slurmctld -V' prints here"},
+    LS_ROW_TEXT(slurm_config_settings, output, "DIR",
+                "folder to write the configuration to, created if needed; a private cluster keeps all its "
+                "files there",
+                .letter = 'o'),
+    LS_ROW_BOOL(slurm_config_settings, local,
+                "write to DIR the files of a private Slurm cluster on this machine alone: DIR/start starts "
+                "it, DIR/stop stops it; its GPUs are simulated"),
+    LS_ROW_TEXT(
+        slurm_config_settings, hosts, "FILE",
+        "ask 2 to 16 hosts over ssh (or the command in LOCKSTEP_SSH) for their cores, memory and GPUs and "
+        "whether they fit together, and write the configuration for them unless there is a problem; each "
+        "line of FILE is 'host [address]'"),
+    LS_ROW_BOOL(
+        slurm_config_settings, apply,
+        "with --hosts: also install Slurm on them as root and start it, with accounting (slurmdbd and "
+        "MariaDB on the control host), where they belong to no other cluster; it is safe to run this again"),
+    LS_ROW_TEXT_OR(slurm_config_settings, shared, "\".\"", "DIR",
+                   "with --hosts: folder of this host that all hosts must see under the same path"),
+    LS_ROW_U64(slurm_config_settings, nodes, "4", 1, LS_SLURM_NODES_MAX,
+               "number of nodes; a private cluster has at most 64", .letter = 'n'),
+    LS_ROW_U64(slurm_config_settings, gpus, "8", 0, LS_SLURM_GPUS_MAX, "number of GPUs per node",
+               .letter = 'g'),
+    LS_ROW_TEXT_OR(slurm_config_settings, gpu_kind, "gpu", "NAME",
+                   "name of the kind of GPU in the nodes, by which jobs request it"),
+    LS_ROW_U64(slurm_config_settings, cpus, "16", 1, 1024,
+               "number of cores per node, as 'slurmd -C' prints it on a node"),
+    LS_ROW_BYTES(slurm_config_settings, memory, memory_bytes, "16GiB", 1 << 20, 64.0 * (1ull << 40),
+                 "memory of each node"),
+    LS_ROW_U64(slurm_config_settings, leaf_nodes, "0", 0, LS_SLURM_NODES_MAX,
+               "number of nodes attached to one leaf (lowest-level) switch, used to place ranks near each "
+               "other; 0: not known"),
+    LS_ROW_TEXT_OR(slurm_config_settings, prefix, "n", "NAME", "prefix of the node names: NAME0, NAME1, ..."),
+    LS_ROW_TEXT_OR(slurm_config_settings, cluster, "lockstep", "NAME", "name of the Slurm cluster"),
+    LS_ROW_TEXT(slurm_config_settings, control_host, "HOST",
+                "host on which slurmctld, the Slurm controller, runs; default: this host"),
+    LS_ROW_DURATION(
+        slurm_config_settings, node_timeout, node_timeout_s, "60s", 5, 3600,
+        "time after which a node that does not answer is regarded as down, and its jobs are queued again"),
+    LS_ROW_U64(slurm_config_settings, port, "16817", 1024, 65000,
+               "first TCP port that a private cluster uses; each node uses one more port", .letter = 'p'),
+    LS_ROW_TEXT(
+        slurm_config_settings, slurm_version, "VERSION",
+        "version of Slurm that the configuration is written for; default: what 'slurmctld -V' prints here"),
     LS_ROW_JSON(slurm_config_settings),
 };
-static const ls_option_table slurm_config_table = LS_OPTIONS(slurm_config_options);
 
 /* The version that the first of these programs reports. */
 static ls_status find_version(ls_arena *arena, const char *given, ls_slurm_version *version_out)
@@ -302,7 +274,7 @@ const ls_command ls_command_slurm_config = {
                "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm --apply",
     .words_min = 0,
     .words_max = 0,
-    .options = &slurm_config_table,
+    .options = LS_TABLE(slurm_config_options),
     .settings_bytes = sizeof(slurm_config_settings),
     .run = run_slurm_config,
 };

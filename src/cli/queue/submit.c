@@ -23,44 +23,23 @@ typedef struct submit_settings {
     bool hold, pty, json;
 } submit_settings;
 
-#define FIELD(name) .offset = offsetof(submit_settings, name)
-
 /* Options of both commands. */
 #define ROWS_OF_BOTH                                                                                         \
-    {.key = "ranks",                                                                                         \
-     .letter = 'n',                                                                                          \
-     .type = LS_OPTION_U64,                                                                                  \
-     FIELD(ranks),                                                                                           \
-     .default_text = "auto",                                                                                 \
-     .allow_auto = true,                                                                                     \
-     .min = 1,                                                                                               \
-     .max = 1 << 20,                                                                                         \
-     .help = "number of ranks of the job, each of which gets one device; auto: as in the run file"},         \
-        {.key = "name",                                                                                      \
-         .type = LS_OPTION_STRING,                                                                           \
-         .value_needed = true,                                                                               \
-         FIELD(name),                                                                                        \
-         .default_text = "\"\"",                                                                             \
-         .help = "name of the job, instead of the one in the run file"},                                     \
-        {.key = "account",                                                                                   \
-         .type = LS_OPTION_STRING,                                                                           \
-         .value_needed = true,                                                                               \
-         FIELD(account),                                                                                     \
-         .default_text = "\"\"",                                                                             \
-         .help = "account to charge, instead of job.account; default: your own account"},                    \
-        {.key = "priority",                                                                                  \
-         .type = LS_OPTION_STRING,                                                                           \
-         .value_needed = true,                                                                               \
-         FIELD(priority),                                                                                    \
-         .default_text = "\"\"",                                                                             \
-         .help = "priority of the job, instead of job.priority: low, normal or high"},                       \
-    {                                                                                                        \
-        .key = "env", .type = LS_OPTION_STRINGS, FIELD(env), .default_text = "[]",                           \
-        .value_name = "NAME[=VALUE]",                                                                        \
-        .help = "pass this environment variable to the job, with VALUE or the value that it has here; "      \
-                "PATH, HOME, "                                                                               \
-                "LANG and similar ones are always passed, no others; may be repeated"                        \
-    }
+    LS_ROW_U64(submit_settings, ranks, "auto", 1, 1 << 20,                                                   \
+               "number of ranks of the job, each of which gets one device; auto: as in the run file",        \
+               .letter = 'n', .allow_auto = true),                                                           \
+        LS_ROW_TEXT(submit_settings, name, NULL, "name of the job, instead of the one in the run file",      \
+                    .value_needed = true),                                                                   \
+        LS_ROW_TEXT(submit_settings, account, NULL,                                                          \
+                    "account to charge, instead of job.account; default: your own account",                  \
+                    .value_needed = true),                                                                   \
+        LS_ROW_TEXT(submit_settings, priority, NULL,                                                         \
+                    "priority of the job, instead of job.priority: low, normal or high",                     \
+                    .value_needed = true),                                                                   \
+        LS_ROW_TEXTS(                                                                                        \
+            submit_settings, env, "NAME[=VALUE]",                                                            \
+            "pass this environment variable to the job, with VALUE or the value that it has "                \
+            "here; PATH, HOME, LANG and similar ones are always passed, no others; may be repeated")
 
 static void put_text(json_t *request, const char *key, const char *text)
 {
@@ -92,40 +71,18 @@ static ls_status request_of(const submit_settings *settings, const char *path, l
 
 static const ls_option submit_options[] = {
     ROWS_OF_BOTH,
-    {.key = "set",
-     .type = LS_OPTION_STRINGS,
-     FIELD(set),
-     .default_text = "[]",
-     .value_name = "KEY=VALUE",
-     .help = "override a key of the run file; may be repeated"},
-    {.key = "after",
-     .type = LS_OPTION_STRINGS,
-     FIELD(after),
-     .default_text = "[]",
-     .value_name = "JOB",
-     .help = "start only after job JOB has succeeded; may be repeated"},
-    {.key = "key",
-     .type = LS_OPTION_STRING,
-     .value_needed = true,
-     FIELD(key),
-     .default_text = "\"\"",
-     .value_name = "TEXT",
-     .help = "any text of your choice: submitting again with the same text makes no second job, but prints "
-             "the number of the first one"},
-    {.key = "hold",
-     .type = LS_OPTION_BOOL,
-     FIELD(hold),
-     .default_text = "false",
-     .help = "hold the job: it starts only after 'lockstep release'"},
-    {.key = "pty",
-     .type = LS_OPTION_BOOL,
-     FIELD(pty),
-     .default_text = "false",
-     .help = "run COMMAND (default: your shell) in this terminal as soon as the job has its devices; the job "
-             "ends when the program ends or the terminal is closed"},
+    LS_ROW_TEXTS(submit_settings, set, "KEY=VALUE", "override a key of the run file; may be repeated"),
+    LS_ROW_TEXTS(submit_settings, after, "JOB", "start only after job JOB has succeeded; may be repeated"),
+    LS_ROW_TEXT(submit_settings, key, "TEXT",
+                "any text of your choice: submitting again with the same text makes no second job, but "
+                "prints the number of the first one",
+                .value_needed = true),
+    LS_ROW_BOOL(submit_settings, hold, "hold the job: it starts only after 'lockstep release'"),
+    LS_ROW_BOOL(submit_settings, pty,
+                "run COMMAND (default: your shell) in this terminal as soon as the job has its devices; the "
+                "job ends when the program ends or the terminal is closed"),
     LS_ROW_JSON(submit_settings),
 };
-static const ls_option_table submit_table = LS_OPTIONS(submit_options);
 
 static json_t *texts(const ls_option_strings *strings)
 {
@@ -320,7 +277,7 @@ const ls_command ls_command_submit = {
         "      a shell with a device, in this terminal",
     .words_min = 0,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = &submit_table,
+    .options = LS_TABLE(submit_options),
     .settings_bytes = sizeof(submit_settings),
     .run = run_submit,
 };
@@ -329,30 +286,15 @@ const ls_command ls_command_submit = {
 
 static const ls_option sweep_options[] = {
     ROWS_OF_BOTH,
-    {.key = "set",
-     .type = LS_OPTION_STRINGS,
-     FIELD(set),
-     .default_text = "[]",
-     .value_name = "KEY=A,B,..",
-     .help = "run file key and the values to try for it; each combination of the values of all keys becomes "
-             "a job"},
-    {.key = "random",
-     .type = LS_OPTION_U64,
-     FIELD(random),
-     .default_text = "0",
-     .min = 0,
-     .max = 1024,
-     .help = "queue only N of the combinations, spread evenly over all of them; 0: queue all"},
-    {.key = "running_max",
-     .type = LS_OPTION_U64,
-     FIELD(running_max),
-     .default_text = "0",
-     .min = 0,
-     .max = 1 << 20,
-     .help = "maximum number of jobs of the sweep that run at once; 0: no maximum"},
+    LS_ROW_TEXTS(submit_settings, set, "KEY=A,B,..",
+                 "run file key and the values to try for it; each combination of the values of all keys "
+                 "becomes a job"),
+    LS_ROW_U64(submit_settings, random, "0", 0, 1024,
+               "queue only N of the combinations, spread evenly over all of them; 0: queue all"),
+    LS_ROW_U64(submit_settings, running_max, "0", 0, 1 << 20,
+               "maximum number of jobs of the sweep that run at once; 0: no maximum"),
     LS_ROW_JSON(submit_settings),
 };
-static const ls_option_table sweep_table = LS_OPTIONS(sweep_options);
 
 static bool has_value(const json_t *values, const json_t *value)
 {
@@ -486,7 +428,7 @@ const ls_command ls_command_sweep = {
                "      16 jobs, of which 4 train beyond step 100",
     .words_min = 1,
     .words_max = 1,
-    .options = &sweep_table,
+    .options = LS_TABLE(sweep_options),
     .settings_bytes = sizeof(submit_settings),
     .run = run_sweep,
 };

@@ -16,7 +16,6 @@ typedef struct show_settings {
 } show_settings;
 
 static const ls_option show_options[] = {LS_ROW_JSON(show_settings)};
-static const ls_option_table show_table = LS_OPTIONS(show_options);
 
 /* The first job of the last sweep of the caller. */
 static ls_status last_sweep(uint64_t *job_out)
@@ -234,7 +233,7 @@ const ls_command ls_command_sweep_show = {
                "  lockstep sweep show sweep-12",
     .words_min = 0,
     .words_max = 1,
-    .options = &show_table,
+    .options = LS_TABLE(show_options),
     .settings_bytes = sizeof(show_settings),
     .run = run_show,
 };

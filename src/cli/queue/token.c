@@ -14,29 +14,20 @@ typedef struct token_settings {
     const char *user;
 } token_settings;
 
-#define FIELD(name) .offset = offsetof(token_settings, name)
-#define FLAG(name, text)                                                                                     \
-    {                                                                                                        \
-        .key = #name, .type = LS_OPTION_BOOL, FIELD(name), .default_text = "false", .help = (text)           \
-    }
-
 static const ls_option token_options[] = {
-    FLAG(read_only,
-         "make or revoke the token that only reads: GET requests, such as a dashboard and Prometheus send"),
-    FLAG(rotate, "replace your token with a new one; the old one is no longer valid"),
-    FLAG(revoke, "revoke your token: it is no longer valid"),
-    FLAG(list, "list your tokens without their text; root and the daemon's owner see those of all users"),
-    {.key = "user",
-     .type = LS_OPTION_STRING,
-     FIELD(user),
-     .default_text = "\"\"",
-     .value_needed = true,
-     .value_name = "NAME",
-     .help = "with --revoke: user whose token (access secret) is revoked, instead of your own; only root and "
-             "the daemon's owner may do that"},
+    LS_ROW_BOOL(
+        token_settings, read_only,
+        "make or revoke the token that only reads: GET requests, such as a dashboard and Prometheus send"),
+    LS_ROW_BOOL(token_settings, rotate, "replace your token with a new one; the old one is no longer valid"),
+    LS_ROW_BOOL(token_settings, revoke, "revoke your token: it is no longer valid"),
+    LS_ROW_BOOL(token_settings, list,
+                "list your tokens without their text; root and the daemon's owner see those of all users"),
+    LS_ROW_TEXT(token_settings, user, "NAME",
+                "with --revoke: user whose token (access secret) is revoked, instead of your own; only root "
+                "and the daemon's owner may do that",
+                .value_needed = true),
     LS_ROW_JSON(token_settings),
 };
-static const ls_option_table token_table = LS_OPTIONS(token_options);
 
 static ls_status check(const token_settings *settings)
 {
@@ -114,7 +105,7 @@ const ls_command ls_command_token = {
                "  lockstep token\n"
                "  lockstep token --rotate\n"
                "  lockstep token --read-only > /etc/prometheus/lockstep.token",
-    .options = &token_table,
+    .options = LS_TABLE(token_options),
     .settings_bytes = sizeof(token_settings),
     .run = run_token,
 };

@@ -21,20 +21,11 @@ typedef struct top_settings {
     bool json;
 } top_settings;
 
-#define FIELD(name) .offset = offsetof(top_settings, name)
-
 static const ls_option top_options[] = {
-    {.key = "every",
-     .letter = 'd',
-     .type = LS_OPTION_DURATION,
-     FIELD(every),
-     .default_text = "1s",
-     .min = 0.2,
-     .max = 3600,
-     .help = "time between two updates of the view"},
+    LS_ROW_DURATION(top_settings, every, every, "1s", 0.2, 3600, "time between two updates of the view",
+                    .letter = 'd'),
     LS_ROW_JSON(top_settings),
 };
-static const ls_option_table top_table = LS_OPTIONS(top_options);
 
 /* ---- one view ---- */
 
@@ -385,7 +376,7 @@ const ls_command ls_command_top = {
                "\n"
                "Example:\n"
                "  lockstep top --every 5s",
-    .options = &top_table,
+    .options = LS_TABLE(top_options),
     .settings_bytes = sizeof(top_settings),
     .run = run_top,
 };

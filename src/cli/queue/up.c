@@ -33,47 +33,24 @@ typedef struct up_settings {
     uint64_t slots;
 } up_settings;
 
-#define FIELD(name) .offset = offsetof(up_settings, name)
-
 static const ls_option up_options[] = {
-    {.key = "foreground",
-     .type = LS_OPTION_BOOL,
-     FIELD(foreground),
-     .default_text = "false",
-     .help = "stay in this terminal and print the log; Ctrl-C stops the daemon"},
-    {.key = "check",
-     .type = LS_OPTION_BOOL,
-     FIELD(check),
-     .default_text = "false",
-     .help = "check config.yaml, the options, the address, the TLS files and the engine, and start nothing; "
-             "exit code 2 for an error"},
-    {.key = "engine",
-     .type = LS_OPTION_STRING,
-     FIELD(engine),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .help =
-         "what starts the jobs: local (this machine) or slurm; default: as in config.yaml, otherwise local"},
-    {.key = "slots",
-     .type = LS_OPTION_U64,
-     FIELD(slots),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 0,
-     .max = 4096,
-     .help = "number of devices that this machine offers to jobs; auto: as in config.yaml, otherwise its "
-             "GPUs, otherwise one "
-             "per core"},
-    {.key = "listen",
-     .type = LS_OPTION_STRING,
-     FIELD(listen),
-     .default_text = "auto",
-     .value_name = "HOST:PORT",
-     .help = "address at which the daemon serves its API and web page; auto: as in config.yaml, otherwise "
-             "127.0.0.1:7600, or a free port if that one is taken; \"\": only the Unix socket"},
+    LS_ROW_BOOL(up_settings, foreground, "stay in this terminal and print the log; Ctrl-C stops the daemon"),
+    LS_ROW_BOOL(up_settings, check,
+                "check config.yaml, the options, the address, the TLS files and the engine, and start "
+                "nothing; exit code 2 for an error"),
+    LS_ROW_TEXT(
+        up_settings, engine, "NAME",
+        "what starts the jobs: local (this machine) or slurm; default: as in config.yaml, otherwise local"),
+    LS_ROW_U64(up_settings, slots, "auto", 0, 4096,
+               "number of devices that this machine offers to jobs; auto: as in config.yaml, otherwise its "
+               "GPUs, otherwise one per core",
+               .allow_auto = true),
+    LS_ROW_TEXT_OR(
+        up_settings, listen, "auto", "HOST:PORT",
+        "address at which the daemon serves its API and web page; auto: as in config.yaml, otherwise "
+        "127.0.0.1:7600, or a free port if that one is taken; \"\": only the Unix socket"),
     LS_ROW_JSON(up_settings),
 };
-static const ls_option_table up_table = LS_OPTIONS(up_options);
 
 /* ---- where ---- */
 
@@ -333,7 +310,7 @@ const ls_command ls_command_up = {
                "      jobs go to the Slurm of this machine",
     .words_min = 0,
     .words_max = 0,
-    .options = &up_table,
+    .options = LS_TABLE(up_options),
     .settings_bytes = sizeof(up_settings),
     .run = run_up,
 };
@@ -345,7 +322,6 @@ typedef struct reload_settings {
 } reload_settings;
 
 static const ls_option reload_options[] = {LS_ROW_JSON(reload_settings)};
-static const ls_option_table reload_table = LS_OPTIONS(reload_options);
 
 static void print_keys(const char *what, const json_t *keys)
 {
@@ -398,7 +374,7 @@ const ls_command ls_command_reload = {
                "\n"
                "Example:\n"
                "  lockstep reload",
-    .options = &reload_table,
+    .options = LS_TABLE(reload_options),
     .settings_bytes = sizeof(reload_settings),
     .run = run_reload,
 };
@@ -411,21 +387,11 @@ typedef struct down_settings {
 } down_settings;
 
 static const ls_option down_options[] = {
-    {.key = "cancel",
-     .type = LS_OPTION_BOOL,
-     .offset = offsetof(down_settings, cancel),
-     .default_text = "false",
-     .help = "cancel all jobs first and wait until they have ended"},
-    {.key = "timeout",
-     .type = LS_OPTION_U64,
-     .offset = offsetof(down_settings, timeout),
-     .default_text = "120",
-     .min = 1,
-     .max = 86400,
-     .help = "maximum number of seconds to wait until the daemon has stopped"},
+    LS_ROW_BOOL(down_settings, cancel, "cancel all jobs first and wait until they have ended"),
+    LS_ROW_U64(down_settings, timeout, "120", 1, 86400,
+               "maximum number of seconds to wait until the daemon has stopped"),
     LS_ROW_JSON(down_settings),
 };
-static const ls_option_table down_table = LS_OPTIONS(down_options);
 
 /* "jobs 4, 7 have not ended, and it exits when they have"; what is left when the daemon stays. */
 static void append_left(ls_text *text)
@@ -590,7 +556,7 @@ const ls_command ls_command_down = {
                "  lockstep down",
     .words_min = 0,
     .words_max = 0,
-    .options = &down_table,
+    .options = LS_TABLE(down_options),
     .settings_bytes = sizeof(down_settings),
     .run = run_down,
 };

@@ -17,12 +17,7 @@ typedef struct upkeep_settings {
     bool json;
 } upkeep_settings;
 
-#define FIELD(name) .offset = offsetof(upkeep_settings, name)
-#define ROW_REASON                                                                                           \
-    {                                                                                                        \
-        .key = "reason", .type = LS_OPTION_STRING, FIELD(reason), .default_text = "\"\"",                    \
-        .value_name = "TEXT", .help = "reason, shown to people whose jobs wait"                              \
-    }
+#define ROW_REASON LS_ROW_TEXT(upkeep_settings, reason, "TEXT", "reason, shown to people whose jobs wait")
 
 static const ls_option reason_options[] = {ROW_REASON, LS_ROW_JSON(upkeep_settings)};
 static const ls_option_table reason_table = LS_OPTIONS(reason_options);
@@ -251,40 +246,19 @@ const ls_command ls_command_undrain = {
 /* ---- maintenance ---- */
 
 static const ls_option maintenance_options[] = {
-    {.key = "begin",
-     .type = LS_OPTION_STRING,
-     FIELD(begin),
-     .default_text = "\"\"",
-     .value_name = "'YYYY-MM-DD HH:MM'",
-     .help = "announce maintenance that begins at this local time; needs --for"},
-    {.key = "in",
-     .type = LS_OPTION_DURATION,
-     FIELD(in_s),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 0,
-     .max = 1e8,
-     .help = "announce maintenance that begins after this time; needs --for"},
-    {.key = "for",
-     .type = LS_OPTION_DURATION,
-     FIELD(for_s),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1e8,
-     .help = "length of the maintenance that --begin or --in announces"},
-    {.key = "cancel",
-     .type = LS_OPTION_U64,
-     FIELD(cancel),
-     .default_text = "0",
-     .min = 0,
-     .max = 1000,
-     .value_name = "N",
-     .help = "cancel the maintenance with this number, or end it if it has begun; 0: none"},
+    LS_ROW_TEXT(upkeep_settings, begin, "'YYYY-MM-DD HH:MM'",
+                "announce maintenance that begins at this local time; needs --for"),
+    LS_ROW_DURATION(upkeep_settings, in, in_s, "auto", 0, 1e8,
+                    "announce maintenance that begins after this time; needs --for", .allow_auto = true),
+    LS_ROW(upkeep_settings, "for", for_s, LS_OPTION_DURATION, "auto",
+           "length of the maintenance that --begin or --in announces", .min = 1, .max = 1e8,
+           .allow_auto = true),
+    LS_ROW_U64(upkeep_settings, cancel, "0", 0, 1000,
+               "cancel the maintenance with this number, or end it if it has begun; 0: none",
+               .value_name = "N"),
     ROW_REASON,
     LS_ROW_JSON(upkeep_settings),
 };
-static const ls_option_table maintenance_table = LS_OPTIONS(maintenance_options);
 
 static ls_status read_moment(const char *text, double *time_out)
 {
@@ -346,7 +320,7 @@ const ls_command ls_command_maintenance = {
                "  lockstep maintenance --begin '2026-11-30 08:00' --for 4h --reason 'new disks'\n"
                "  lockstep maintenance --in 2h --for 30m\n"
                "  lockstep maintenance --cancel 1",
-    .options = &maintenance_table,
+    .options = LS_TABLE(maintenance_options),
     .settings_bytes = sizeof(upkeep_settings),
     .run = run_maintenance,
 };

@@ -16,7 +16,6 @@ typedef struct why_settings {
 } why_settings;
 
 static const ls_option why_options[] = {LS_ROW_JSON(why_settings)};
-static const ls_option_table why_table = LS_OPTIONS(why_options);
 
 static void append_text(ls_text *text, const json_t *object, const char *key)
 {
@@ -159,7 +158,7 @@ const ls_command ls_command_why = {
                "  lockstep why 12",
     .words_min = 1,
     .words_max = 1,
-    .options = &why_table,
+    .options = LS_TABLE(why_options),
     .settings_bytes = sizeof(why_settings),
     .run = run_why,
 };

@@ -8,44 +8,20 @@ typedef struct agent_settings {
     uint64_t slots, timeout;
 } agent_settings;
 
-#define FIELD(name) .offset = offsetof(agent_settings, name)
 static const ls_option agent_options[] = {
-    {.key = "coordinator",
-     .type = LS_OPTION_STRING,
-     FIELD(coordinator),
-     .default_text = "\"\"",
-     .value_name = "HOST:PORT",
-     .help = "address at which 'lockstep train --coordinator' listens"},
-    {.key = "token_file",
-     .type = LS_OPTION_STRING,
-     FIELD(token_file),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file with the run's secret (the one 'lockstep train' was given); -: read it from the first "
-             "line of standard input; without this option the environment variable LOCKSTEP_TOKEN holds the "
-             "secret itself"},
-    {.key = "slots",
-     .type = LS_OPTION_U64,
-     FIELD(slots),
-     .default_text = "0",
-     .min = 0,
-     .max = 256,
-     .help = "maximum number of ranks on this host; 0: all ranks that have no host yet"},
-    {.key = "name",
-     .type = LS_OPTION_STRING,
-     FIELD(name),
-     .default_text = "\"\"",
-     .value_name = "NAME",
-     .help = "name of this host, as written in the file that 'lockstep train --hosts' was given"},
-    {.key = "timeout",
-     .type = LS_OPTION_U64,
-     FIELD(timeout),
-     .default_text = "60",
-     .min = 1,
-     .max = 86400,
-     .help = "maximum number of seconds to wait for 'lockstep train' to answer at --coordinator"},
+    LS_ROW_TEXT(agent_settings, coordinator, "HOST:PORT",
+                "address at which 'lockstep train --coordinator' listens"),
+    LS_ROW_TEXT(agent_settings, token_file, "FILE",
+                "file with the run's secret (the one 'lockstep train' was given); -: read it from the first "
+                "line of standard input; without this option the environment variable LOCKSTEP_TOKEN holds "
+                "the secret itself"),
+    LS_ROW_U64(agent_settings, slots, "0", 0, 256,
+               "maximum number of ranks on this host; 0: all ranks that have no host yet"),
+    LS_ROW_TEXT(agent_settings, name, "NAME",
+                "name of this host, as written in the file that 'lockstep train --hosts' was given"),
+    LS_ROW_U64(agent_settings, timeout, "60", 1, 86400,
+               "maximum number of seconds to wait for 'lockstep train' to answer at --coordinator"),
 };
-static const ls_option_table agent_table = LS_OPTIONS(agent_options);
 
 static ls_status run_agent(const ls_invocation *invocation)
 {
@@ -84,7 +60,7 @@ const ls_command ls_command_agent = {
                "      takes at most two ranks",
     .words_min = 0,
     .words_max = 0,
-    .options = &agent_table,
+    .options = LS_TABLE(agent_options),
     .settings_bytes = sizeof(agent_settings),
     .run = run_agent,
 };

@@ -13,24 +13,12 @@ typedef struct new_settings {
     bool json;
 } new_settings;
 
-#define FIELD(name) .offset = offsetof(new_settings, name)
 static const ls_option new_options[] = {
-    {.key = "data",
-     .type = LS_OPTION_STRING,
-     FIELD(data),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "text or records to train on: a file, a folder or a pattern"},
-    {.key = "model",
-     .type = LS_OPTION_STRING,
-     FIELD(model),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "model to train further: a Hugging Face directory, a checkpoint or a run directory"},
+    LS_ROW_TEXT(new_settings, data, "FILE", "text or records to train on: a file, a folder or a pattern"),
+    LS_ROW_TEXT(new_settings, model, "DIR",
+                "model to train further: a Hugging Face directory, a checkpoint or a run directory"),
     LS_ROW_JSON(new_settings),
 };
-#undef FIELD
-static const ls_option_table new_table = LS_OPTIONS(new_options);
 
 static const char *text_at(const json_t *object, const char *key)
 {
@@ -140,7 +128,7 @@ const ls_command ls_command_new = {
                "  lockstep new scratch stories --data stories.txt",
     .words_min = 2,
     .words_max = 2,
-    .options = &new_table,
+    .options = LS_TABLE(new_options),
     .settings_bytes = sizeof(new_settings),
     .run = run_new,
 };

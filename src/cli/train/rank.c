@@ -12,36 +12,13 @@ typedef struct rank_settings {
     uint64_t rank, threads;
 } rank_settings;
 
-#define FIELD(name) .offset = offsetof(rank_settings, name)
 static const ls_option rank_options[] = {
-    {.key = "segment",
-     .type = LS_OPTION_STRING,
-     FIELD(segment),
-     .default_text = "\"\"",
-     .value_name = "PATH",
-     .help = "path of the run's shared memory on this host: /proc/PID/fd/N of the agent process"},
-    {.key = "run_dir",
-     .type = LS_OPTION_STRING,
-     FIELD(run_dir),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "folder of the run"},
-    {.key = "rank",
-     .type = LS_OPTION_U64,
-     FIELD(rank),
-     .default_text = "0",
-     .min = 0,
-     .max = 1023,
-     .help = "number of this rank"},
-    {.key = "threads",
-     .type = LS_OPTION_U64,
-     FIELD(threads),
-     .default_text = "1",
-     .min = 1,
-     .max = 256,
-     .help = "number of threads of this rank"},
+    LS_ROW_TEXT(rank_settings, segment, "PATH",
+                "path of the run's shared memory on this host: /proc/PID/fd/N of the agent process"),
+    LS_ROW_TEXT(rank_settings, run_dir, "DIR", "folder of the run"),
+    LS_ROW_U64(rank_settings, rank, "0", 0, 1023, "number of this rank"),
+    LS_ROW_U64(rank_settings, threads, "1", 1, 256, "number of threads of this rank"),
 };
-static const ls_option_table rank_table = LS_OPTIONS(rank_options);
 
 /* Log lines of this process name the rank. */
 static void name_log(uint64_t rank)
@@ -77,7 +54,7 @@ const ls_command ls_command_rank = {
     .details = "Started once per rank by 'lockstep train CONFIG --ranks N'. Not meant to be\n"
                "started by hand.",
     .hidden = true,
-    .options = &rank_table,
+    .options = LS_TABLE(rank_options),
     .settings_bytes = sizeof(rank_settings),
     .run = run_rank,
 };

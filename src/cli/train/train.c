@@ -20,111 +20,42 @@ typedef struct train_settings {
     bool resume, fresh, dry_run, json, keys;
 } train_settings;
 
-#define FIELD(name) .offset = offsetof(train_settings, name)
-
 static const ls_option train_options[] = {
-    {.key = "set",
-     .type = LS_OPTION_STRINGS,
-     FIELD(set),
-     .default_text = "[]",
-     .value_name = "KEY=VALUE",
-     .help = "override a key of the run file; may be repeated"},
-    {.key = "steps",
-     .type = LS_OPTION_U64,
-     FIELD(steps),
-     .default_text = "0",
-     .min = 0,
-     .max = LS_OPTION_U64_MAX,
-     .help = "stop after step N; the learning-rate schedule remains that of the whole run; 0, or more steps "
-             "than the run has: train all its steps"},
-    {.key = "threads",
-     .type = LS_OPTION_U64,
-     FIELD(threads),
-     .default_text = "0",
-     .min = 0,
-     .max = 256,
-     .help = "number of threads per rank; 0: as in the run file, otherwise cores / ranks. Any number gives "
-             "the same "
-             "bits"},
-    {.key = "ranks",
-     .type = LS_OPTION_U64,
-     FIELD(ranks),
-     .default_text = "auto",
-     .allow_auto = true,
-     .min = 1,
-     .max = 1 << 20,
-     .help = "number of processes that compute (ranks), at most train.leaves; auto: as in the run file. Any "
-             "number "
-             "gives the same bits"},
-    {.key = "hosts",
-     .type = LS_OPTION_STRING,
-     FIELD(hosts),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "train on the hosts listed in FILE, this one included; each line is 'host [slots=N] [address]', "
-             "N being its number of ranks. Agents are started over ssh, or by the command in LOCKSTEP_SSH"},
-    {.key = "coordinator",
-     .type = LS_OPTION_STRING,
-     FIELD(coordinator),
-     .default_text = "\"\"",
-     .value_name = "HOST:PORT",
-     .help = "listen at this address of this host for 'lockstep agent' on other hosts"},
-    {.key = "local_ranks",
-     .type = LS_OPTION_U64,
-     FIELD(local_ranks),
-     .default_text = "0",
-     .min = 0,
-     .max = 256,
-     .help = "with --coordinator: number of ranks on this host"},
-    {.key = "token_file",
-     .type = LS_OPTION_STRING,
-     FIELD(token_file),
-     .default_text = "\"\"",
-     .value_name = "FILE",
-     .help = "file with the secret that agents on other hosts must present; -: read it from the first line "
-             "of standard input; without this option the environment variable LOCKSTEP_TOKEN holds the "
-             "secret itself"},
-    {.key = "start_timeout",
-     .type = LS_OPTION_U64,
-     FIELD(start_timeout),
-     .default_text = "0",
-     .min = 0,
-     .max = 86400,
-     .help = "seconds to wait for other hosts to join; their ranks may take a quarter longer to be ready. 0: "
-             "chosen automatically, at least 60"},
-    {.key = "run_dir",
-     .type = LS_OPTION_STRING,
-     FIELD(run_dir),
-     .default_text = "\"\"",
-     .value_name = "DIR",
-     .help = "folder of the run; default runs/<name>"},
-    {.key = "resume",
-     .type = LS_OPTION_BOOL,
-     FIELD(resume),
-     .default_text = "false",
-     .help = "resume an interrupted run; it is an error if there is nothing to resume"},
-    {.key = "fresh",
-     .type = LS_OPTION_BOOL,
-     FIELD(fresh),
-     .default_text = "false",
-     .help = "start the run from step 0; an existing run of this name is moved aside"},
-    {.key = "dry_run",
-     .type = LS_OPTION_BOOL,
-     FIELD(dry_run),
-     .default_text = "false",
-     .help = "print the model, the memory plan and FLOPs without training"},
-    {.key = "json",
-     .type = LS_OPTION_BOOL,
-     FIELD(json),
-     .default_text = "false",
-     .help = "print the result as one JSON document at the end; progress goes to stderr"},
-    {.key = "keys",
-     .type = LS_OPTION_BOOL,
-     FIELD(keys),
-     .default_text = "false",
-     .help = "list every key of the run file with its range, default and meaning"},
+    LS_ROW_TEXTS(train_settings, set, "KEY=VALUE", "override a key of the run file; may be repeated"),
+    LS_ROW_U64(train_settings, steps, "0", 0, LS_OPTION_U64_MAX,
+               "stop after step N; the learning-rate schedule remains that of the whole run; 0, or more "
+               "steps than the run has: train all its steps"),
+    LS_ROW_U64(train_settings, threads, "0", 0, 256,
+               "number of threads per rank; 0: as in the run file, otherwise cores / ranks. Any number gives "
+               "the same bits"),
+    LS_ROW_U64(train_settings, ranks, "auto", 1, 1 << 20,
+               "number of processes that compute (ranks), at most train.leaves; auto: as in the run file. "
+               "Any number gives the same bits",
+               .allow_auto = true),
+    LS_ROW_TEXT(
+        train_settings, hosts, "FILE",
+        "train on the hosts listed in FILE, this one included; each line is 'host [slots=N] [address]', N "
+        "being its number of ranks. Agents are started over ssh, or by the command in LOCKSTEP_SSH"),
+    LS_ROW_TEXT(train_settings, coordinator, "HOST:PORT",
+                "listen at this address of this host for 'lockstep agent' on other hosts"),
+    LS_ROW_U64(train_settings, local_ranks, "0", 0, 256, "with --coordinator: number of ranks on this host"),
+    LS_ROW_TEXT(train_settings, token_file, "FILE",
+                "file with the secret that agents on other hosts must present; -: read it from the first "
+                "line of standard input; without this option the environment variable LOCKSTEP_TOKEN holds "
+                "the secret itself"),
+    LS_ROW_U64(train_settings, start_timeout, "0", 0, 86400,
+               "seconds to wait for other hosts to join; their ranks may take a quarter longer to be ready. "
+               "0: chosen automatically, at least 60"),
+    LS_ROW_TEXT(train_settings, run_dir, "DIR", "folder of the run; default runs/<name>"),
+    LS_ROW_BOOL(train_settings, resume,
+                "resume an interrupted run; it is an error if there is nothing to resume"),
+    LS_ROW_BOOL(train_settings, fresh,
+                "start the run from step 0; an existing run of this name is moved aside"),
+    LS_ROW_BOOL(train_settings, dry_run, "print the model, the memory plan and FLOPs without training"),
+    LS_ROW_BOOL(train_settings, json,
+                "print the result as one JSON document at the end; progress goes to stderr"),
+    LS_ROW_BOOL(train_settings, keys, "list every key of the run file with its range, default and meaning"),
 };
-static const ls_option_table train_table = LS_OPTIONS(train_options);
 
 /* Monotonic time at which the process started, as the kernel recorded it. */
 static double process_start_s(void)
@@ -263,7 +194,7 @@ const ls_command ls_command_train = {
                "      ranks started by srun, torchrun or mpirun",
     .words_min = 0,
     .words_max = 1,
-    .options = &train_table,
+    .options = LS_TABLE(train_options),
     .settings_bytes = sizeof(train_settings),
     .run = run_train,
 };
