@@ -23,9 +23,11 @@ typedef struct ls_step_metrics {
     uint64_t loss_tokens; /* those of them with a target */
     double step_s, tokens_per_s;
     double data_s, forward_s, backward_s, reduce_s, optimizer_s;
-    double wait_s;       /* for other ranks */
-    uint64_t link_bytes; /* that the first rank sent to other hosts; 0: one host */
-    double mfu, hfu;     /* fractions of the measured peak; 0: not known */
+    double wait_s; /* for other ranks */
+    /* that the first rank sent to other hosts, and would have without compression; 0: one host */
+    uint64_t link_bytes, dense_bytes;
+    double residual_norm; /* of what compression left over of gradients; NAN, 0: not known, none */
+    double mfu, hfu;      /* fractions of the measured peak; 0: not known */
     uint64_t rss_bytes;
     bool has_val_loss; /* the state after this step was evaluated */
     double val_loss;   /* then its mean over validation tokens, nats */

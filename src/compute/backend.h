@@ -25,6 +25,7 @@ struct ls_vocabulary_cut;
 struct ls_tree_sum;
 struct ls_compression;
 struct ls_compressed_sum;
+struct ls_compressed_term;
 struct ls_adamw_factors;
 struct ls_master;
 struct ls_hash128;
@@ -78,11 +79,14 @@ typedef struct ls_backend {
     ls_status (*find_nonfinite)(ls_queue *, const ls_tensor *x, int64_t *index_out);
     ls_status (*tree_sum)(ls_queue *, const struct ls_tree_sum *sum, const float *const *inputs,
                           int64_t count, float *out, double *square_sums);
-    /* NULL, both: the device has no kernels for them */
+    /* NULL, all three: the device has no kernels for them */
     ls_status (*compressed_sum)(ls_queue *, const struct ls_compressed_sum *sum, int64_t count, float *out,
                                 double *square_sums);
+    void (*compress_change)(ls_queue *, const struct ls_compression *compression,
+                            const struct ls_compressed_term *change, const float *old, int64_t count,
+                            float *weights);
     void (*decompress)(ls_queue *, const struct ls_compression *compression, const unsigned char *packed,
-                       int64_t count, float *out);
+                       int64_t count, float *out, bool adds);
     ls_status (*adamw)(ls_queue *, const struct ls_adamw_factors *factors, int64_t count,
                        const struct ls_master *parameters, const float *gradients, float *m, float *v);
     ls_status (*embedding_forward)(ls_queue *, const int32_t *tokens, const ls_tensor *table,

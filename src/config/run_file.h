@@ -188,6 +188,8 @@ typedef struct ls_run_local {
 typedef struct ls_run_compression {
     ls_compression_kind kind; /* none, bf16, int8 or topk */
     double ratio;             /* topk: share of the numbers that is sent */
+    /* What comes back: none: the sum, packed as `kind`; bf16 or int8: changes of the weights. */
+    ls_compression_kind weights;
     /* Number of groups; auto: the fewest from 4 on that the leaves allow. Resolved by load unless
      * kind is none. */
     uint64_t groups;
@@ -443,7 +445,8 @@ LS_MUST_CHECK ls_status ls_run_file_check_effect(const ls_run_file *run);
  * LS_ERR_UNSUPPORTED naming the key. */
 void ls_run_file_resolve_groups(ls_run_train *train);
 LS_MUST_CHECK ls_status ls_run_file_check_compression(const ls_run_file *run);
-/* The ZeRO stage: parallel.zero, but 0 with compression, whose hosts all make the same update. */
+/* The ZeRO stage: parallel.zero; with compression 0, because all hosts make the same update, or 1
+ * if they send changes of the weights. */
 uint32_t ls_run_file_zero(const ls_run_file *run);
 /* Leaves of a group whose sum of gradients is compressed; 0: none are. */
 uint32_t ls_run_file_group(const ls_run_file *run);

@@ -28,7 +28,9 @@ ls_compression ls_run_file_compression(const ls_run_file *run)
 
 uint32_t ls_run_file_zero(const ls_run_file *run)
 {
-    return run->train.compression.kind == LS_COMPRESSION_NONE ? (uint32_t)run->parallel.zero : 0;
+    const ls_run_compression *compression = &run->train.compression;
+    return compression->kind == LS_COMPRESSION_NONE ? (uint32_t)run->parallel.zero
+                                                    : compression->weights != LS_COMPRESSION_NONE;
 }
 
 uint32_t ls_run_file_group(const ls_run_file *run)
@@ -68,7 +70,14 @@ static ls_status check_groups(const ls_run_train *train)
 
 ls_status ls_run_file_check_compression(const ls_run_file *run)
 {
-    if (run->train.compression.kind == LS_COMPRESSION_NONE) {
+    const ls_run_compression *compression = &run->train.compression;
+    if (compression->kind == LS_COMPRESSION_NONE && compression->weights != LS_COMPRESSION_NONE) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "train.compression.weights packs nothing while train.compression.kind has the value none: "
+            "set kind to bf16, int8 or topk, or remove weights");
+    }
+    if (compression->kind == LS_COMPRESSION_NONE) {
         return LS_OK;
     }
     const ls_run_parallel *parallel = &run->parallel;

@@ -14,6 +14,7 @@ static const char *const tokenizer_kinds[] = {"bytes", "file", "train", "model",
 static const char *const optimizer_kinds[] = {"adamw", NULL};
 static const char *const schedule_kinds[] = {"cosine", "linear", "constant", "wsd", NULL};
 static const char *const compression_kinds[] = {"none", "bf16", "int8", "topk", NULL};
+static const char *const compression_weights[] = {"none", "bf16", "int8", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "tf32", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const pipeline_kinds[] = {"1f1b", "interleaved", "zero-bubble", "auto", NULL};
@@ -142,6 +143,7 @@ static const ls_option options[] = {
     {CHOICE("train.compression.kind", train.compression.kind, "none", compression_kinds), IDENTITY_WHEN_SET, .help = "how gradients are packed before they are added up, which saves time between hosts with slow links and changes the result a little; what is lost is added to the gradients of the next step. bf16: 2 bytes per number; int8: 1 byte; topk: the largest numbers only. In a run without slow links it only costs time"},
     {F64("train.compression.ratio", train.compression.ratio, "0.01", 0.001, 0.5), IDENTITY_WHEN_SET, .help = "for compression topk: share of the gradient's numbers that is sent; during train.schedule.warmup_steps a larger share is"},
     {U64_AUTO("train.compression.groups", train.compression.groups, 1, LS_COMPRESSION_GROUPS_MAX), IDENTITY_WHEN_SET, .help = "number of groups of leaves whose gradients are packed, so that the number of ranks and hosts does not change the result; train.leaves divided by it must be a power of two, and most is saved if each host has whole groups. Memory and checkpoints grow with each group by the size of the weights; auto: the fewest from 4 on that train.leaves allows"},
+    {CHOICE("train.compression.weights", train.compression.weights, "none", compression_weights), IDENTITY_WHEN_SET, .help = "with train.compression.kind: what the owner of a part of the gradient sends back. none: the sum, packed as kind says, and each host makes the whole update; bf16 or int8: the owner alone updates its part, as with ZeRO stage 1, and sends by how much the weights changed, in 2 or 1 bytes per number; what is lost is added to the next change"},
 
     {U64_AUTO("parallel.ranks", parallel.ranks, 1, 1 << 20), .help = "number of processes that compute, at most train.leaves times the degrees below; auto: what parallel.data and the degrees need; if a degree is auto, the fastest number on this machine"},
     {U64_AUTO("parallel.data", parallel.data, 1, 1 << 20), .help = "data-parallel degree: number of ranks that each compute a different share of the batch; auto: parallel.ranks"},

@@ -24,8 +24,8 @@ static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, cons
     }
     return scheme->form.kind == LS_COMPRESSION_NONE
                ? "nothing to set: dense sums suffice"
-               : ls_arena_printf(arena, "train.compression: {kind: %s, groups: %" PRIu64 ", weights: %s}",
-                                 kind, setting->hosts, kind);
+               : ls_arena_printf(arena, "train.compression: {kind: %s, groups: %" PRIu64 "}", kind,
+                                 setting->hosts);
 }
 
 /* Bytes for people, with three digits. */

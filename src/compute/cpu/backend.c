@@ -21,6 +21,7 @@ const ls_backend ls_cpu_backend = {
     .find_nonfinite = ls_cpu_find_nonfinite,
     .tree_sum = ls_cpu_tree_sum,
     .compressed_sum = ls_cpu_compressed_sum,
+    .compress_change = ls_cpu_compress_change,
     .decompress = ls_cpu_decompress,
     .adamw = ls_cpu_adamw,
     .embedding_forward = ls_cpu_embedding_forward,

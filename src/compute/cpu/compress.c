@@ -30,6 +30,7 @@ static unsigned char *packed_at(const ls_compression *compression, unsigned char
 static void pack_block(const compress_job *job, const ls_compression *compression,
                        const ls_compressed_term *term, int64_t at, int64_t count, float *x)
 {
+    ls_exact_sum *left_over = job->sum ? job->sum->left_over : NULL;
     unsigned char scratch[BLOCK * sizeof(float)], *packed = packed_at(compression, term->packed_out, at);
     if (term->residual) {
         job->elementwise->add(x, term->residual + at, x, count);
@@ -41,6 +42,10 @@ static void pack_block(const compress_job *job, const ls_compression *compressio
     }
     job->compress->pack(compression, x, count, packed ? packed : scratch,
                         term->residual_out ? term->residual_out + at : NULL);
+    if (left_over && term->residual_out) {
+        const double square = job->elementwise->square_sum(term->residual_out + at, count);
+        ls_exact_sum_add(&left_over[at / BLOCK], ls_exact_sum_of(square));
+    }
 }
 
 static void term_block(const compress_job *job, uint32_t index, int64_t at, int64_t count, float *x)
@@ -96,12 +101,30 @@ ls_status ls_cpu_compressed_sum(ls_queue *queue, const ls_compressed_sum *sum, i
     return LS_OK;
 }
 
-void ls_cpu_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
-                       int64_t count, float *out)
+void ls_cpu_compress_change(ls_queue *queue, const ls_compression *compression,
+                            const ls_compressed_term *change, const float *old, int64_t count, float *weights)
 {
+    const compress_job job = {.compress = ls_queue_kernels(queue)->compress,
+                              .elementwise = ls_queue_kernels(queue)->elementwise};
+    _Alignas(64) float x[BLOCK];
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = weights[i] - old[i];
+    }
+    pack_block(&job, compression, change, 0, count, x);
+    job.elementwise->add(old, x, weights, count);
+}
+
+void ls_cpu_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
+                       int64_t count, float *out, bool adds)
+{
+    const ls_cpu_kernels *kernels = ls_queue_kernels(queue);
+    _Alignas(64) float x[BLOCK];
     for (int64_t at = 0; at < count; at += BLOCK) {
         const uint64_t before = ls_compressed_bytes(compression, (uint64_t)at);
-        ls_queue_kernels(queue)->compress->unpack(compression, packed + before, ls_min64(BLOCK, count - at),
-                                                  out + at);
+        const int64_t here = ls_min64(BLOCK, count - at);
+        kernels->compress->unpack(compression, packed + before, here, adds ? x : out + at);
+        if (adds) {
+            kernels->elementwise->add(out + at, x, out + at, here);
+        }
     }
 }

@@ -47,8 +47,11 @@ void ls_cpu_tree_sum_block(const struct ls_elementwise_kernels *kernels, const l
                            const float *const *inputs, int64_t at, int64_t count, float *out);
 LS_MUST_CHECK ls_status ls_cpu_compressed_sum(ls_queue *queue, const ls_compressed_sum *sum, int64_t count,
                                               float *out, double *square_sums);
+void ls_cpu_compress_change(ls_queue *queue, const ls_compression *compression,
+                            const ls_compressed_term *change, const float *old, int64_t count,
+                            float *weights);
 void ls_cpu_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
-                       int64_t count, float *out);
+                       int64_t count, float *out, bool adds);
 LS_MUST_CHECK ls_status ls_cpu_adamw(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,
                                      const ls_master *parameters, const float *gradients, float *m, float *v);
 

@@ -21,6 +21,15 @@
 #include "base/compression.h"
 #include "compute/kernels/tree_sum.h"
 
+/* A sum of squares that is the same in whatever order it is added up: 64 bits before the point, 64
+ * after it. What is too large stays at the largest number. */
+typedef struct ls_exact_sum {
+    uint64_t low, high;
+} ls_exact_sum;
+void ls_exact_sum_add(ls_exact_sum *sum, ls_exact_sum more);
+ls_exact_sum ls_exact_sum_of(double square); /* not finite: too large */
+double ls_exact_sum_value(ls_exact_sum sum); /* NAN: too large */
+
 /* A term, or the whole. Pointers are to the first of `count` numbers. */
 typedef struct ls_compressed_term {
     /* The buffers that are added up; one buffer: a program of one entry. Unused by the whole. */
@@ -43,6 +52,8 @@ typedef struct ls_compressed_sum {
     ls_compression again; /* of the whole */
     /* NULL: the whole is not packed again, and out is y. */
     const ls_compressed_term *whole;
+    /* Per block: the squared sums of what is left over are added to it. NULL: not wanted. */
+    ls_exact_sum *left_over;
 } ls_compressed_sum;
 
 /*
@@ -52,8 +63,20 @@ typedef struct ls_compressed_sum {
 LS_MUST_CHECK ls_status ls_compressed_sum_run(ls_queue *queue, const ls_compressed_sum *sum, int64_t count,
                                               float *out, double *square_sums);
 
-/* Unpacks `count` numbers on the calling thread, which may be any. A queue of the processor. */
+/*
+ * Packs by how much `count` weights, at most a block, have changed, and makes that their change:
+ *
+ *   x = (weights - old) + residual;  weights' = old + unpack(pack(x));  residual' = x - unpack(...)
+ *
+ * change: its residuals and packed_out. On the calling thread, which may be any; a queue of the
+ * processor.
+ */
+void ls_compress_change(ls_queue *queue, const ls_compression *compression, const ls_compressed_term *change,
+                        const float *old, int64_t count, float *weights);
+
+/* Unpacks `count` numbers into `out`, or adds them to it, on the calling thread, which may be any.
+ * A queue of the processor. */
 void ls_decompress(ls_queue *queue, const ls_compression *compression, const unsigned char *packed,
-                   int64_t count, float *out);
+                   int64_t count, float *out, bool adds);
 
 #endif

@@ -17,6 +17,7 @@
 #include "execution/parallel/data_parallel_internal.h"
 
 #include "base/assert.h"
+#include "execution/parallel/compressed.h"
 #include "execution/parallel/fetch.h"
 
 #include <stdio.h>
@@ -149,6 +150,16 @@ static double add_blocks(const double *blocks, int64_t count, double sum)
     return sum;
 }
 
+/* What compression left over of the gradients of `count` claims. */
+static ls_exact_sum add_left_over(const ls_exchange_claim *const *claims, uint32_t count)
+{
+    ls_exact_sum sum = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        ls_exact_sum_add(&sum, claims[i]->left_over);
+    }
+    return sum;
+}
+
 /* ---- one host ---- */
 
 static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out)
@@ -157,9 +168,11 @@ static ls_status conclude_alone(ls_data_parallel *p, ls_agreement *agreement_out
     LS_TRY(judge_ranks(p, &rank));
     const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, ls_last_stage(p)->local_count);
     const ls_leaf_sum total = node_sum_losses(&ls_last_stage(p)->whole, sums);
-    *agreement_out = (ls_agreement){.loss_sum = total.loss_sum,
-                                    .tokens = total.tokens,
-                                    .square_sum = add_blocks(p->block_sums, p->block_count, 0.0)};
+    *agreement_out =
+        (ls_agreement){.loss_sum = total.loss_sum,
+                       .tokens = total.tokens,
+                       .square_sum = add_blocks(p->block_sums, p->block_count, 0.0),
+                       .left_over = ls_exact_sum_value(add_left_over(p->claims, p->view.local_parts))};
     return LS_OK;
 }
 
@@ -215,6 +228,7 @@ static void claim_for_host(ls_data_parallel *p, ls_exchange_claim *claim)
     const ls_stage_sums *last = ls_last_stage(p);
     const ls_leaf_sum *sums = collect_sums(p, p->claims, p->view.local_parts, last->local_count);
     claim->sum_count = last->node_count;
+    claim->left_over = add_left_over(p->claims, p->view.local_parts);
     for (uint32_t k = 0; k < last->node_count; k++) {
         claim->sums[k] = node_sum_losses(&last->node_sums[k], sums + last->node_first[k]);
     }
@@ -285,6 +299,7 @@ static ls_status conclude_hosts(ls_data_parallel *p)
         node_sum_losses(&p->root, collect_sums(p, p->claims, count, p->root.sum.input_count));
     exchange->agreement.loss_sum = total.loss_sum;
     exchange->agreement.tokens = total.tokens;
+    exchange->agreement.left_over = ls_exact_sum_value(add_left_over(p->claims, count));
     LS_TRY(add_blocks_of_hosts(p, &exchange->agreement.square_sum));
     atomic_store(&exchange->agreed, p->view.step + 1);
     return LS_OK;
@@ -340,12 +355,20 @@ static ls_status read_conclusion(ls_data_parallel *p, ls_agreement *agreement_ou
  * final; a process that has taken the part over must not touch it, because others read it. */
 static void make_claims(ls_data_parallel *p)
 {
+    /* those of all parts of the process are in the claim of the first; a process that continues a
+     * step does not know what the one before it had left over */
+    ls_exact_sum left_over = p->compressed ? ls_compressed_left_over(p->compressed) : (ls_exact_sum){0};
+    if (p->compressed && p->is_resumed) {
+        left_over.high = UINT64_MAX;
+    }
     for (uint32_t i = 0; i < p->own_count; i++) {
         const ls_own_part *own = &p->own[i];
         ls_exchange_claim *claim = own->is_ahead ? NULL : ls_claim_of(p, own->local);
         if (claim && ls_data_parallel_computes(p, i)) {
             claim->sum_count = own->part.has_losses ? atomic_load(&own->slot->stack.depth) : 0;
             memcpy(claim->sums, own->slot->stack.nodes, claim->sum_count * sizeof *claim->sums);
+            claim->left_over = left_over;
+            left_over = (ls_exact_sum){0};
         }
     }
 }

@@ -123,23 +123,23 @@ static void end_record(ls_data_parallel *p, const ls_own_part *own, uint32_t at,
     }
 }
 
-/* Adds up the first `count` floats of an owned slice. */
-static ls_status sum_slice(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice,
-                           int64_t count)
+/* Adds up an owned slice, or its beginning. */
+static ls_status sum_slice(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
 {
     const float *const *inputs = whole_inputs_at(p, at, slice->offset);
     float *out = p->target + slice->offset;
     double *square_sums = p->block_sums + slice->first_block;
     return p->compressed
-               ? ls_compressed_sum_own(p->compressed, queue, at, slice->offset, count, inputs, out,
-                                       square_sums)
-               : ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, inputs, count, out, square_sums);
+               ? ls_compressed_sum_own(p->compressed, queue, at, slice, inputs, out, square_sums)
+               : ls_tree_sum_run(queue, &stage_at(p, at)->whole.sum, inputs, slice->count, out, square_sums);
 }
 
 /* Fault injection: adds up half of the slice and dies. */
 static ls_status sum_half_and_die(ls_data_parallel *p, ls_queue *queue, uint32_t at, const ls_slice *slice)
 {
-    LS_TRY(sum_slice(p, queue, at, slice, slice->count / 2));
+    ls_slice half = *slice;
+    half.count /= 2;
+    LS_TRY(sum_slice(p, queue, at, &half));
     p->fault_injection->met--;
     ls_fault_injection_at(p->fault_injection, LS_PHASE_SUM, p->view.step);
     return LS_OK;
@@ -156,7 +156,7 @@ static ls_status sum_own(ls_data_parallel *p, ls_own_part *own, ls_queue *queue,
         }
         const uint32_t others = stage_at(p, at)->whole.sum.input_count - own->node_count;
         p->read_bytes += others * (uint64_t)slice->count * sizeof(float);
-        status = sum_slice(p, queue, at, slice, slice->count);
+        status = sum_slice(p, queue, at, slice);
     }
     if (status == LS_OK && p->parts > 1) {
         /* others read the sums; a process alone waits before it agrees */

@@ -19,11 +19,14 @@ struct ls_compressed {
     uint32_t count; /* groups */
     group groups[LS_COMPRESSION_GROUPS_MAX];
     ls_node_sum order; /* of the groups */
-    ls_compression settings, now;
+    ls_compression settings, now, changes;
     uint64_t warmup;
     float *residuals[2][LS_RESIDUALS_MAX];
     const float *const *old; /* of the current step: read */
     float *const *next;      /* and written */
+    /* of the current step: squared sums of what is left over of gradients, per norm block */
+    ls_exact_sum *left_over;
+    int64_t block_count;
 };
 
 /* ---- life ---- */
@@ -53,12 +56,19 @@ ls_status ls_compressed_create(ls_data_parallel *parallel, const ls_data_paralle
 {
     LS_ASSERT(parallel->stage_count == 1 && options->residuals);
     ls_compressed *c = calloc(1, sizeof *c);
-    if (!c) {
+    const int64_t blocks = ls_blocks_before(parallel->layout, parallel->bucket_count);
+    ls_exact_sum *left_over = calloc((size_t)blocks + 1, sizeof *left_over);
+    if (!c || !left_over) {
+        free(c);
+        free(left_over);
         return ls_fail(LS_ERR_MEMORY, "no memory for the compression of gradients");
     }
     c->parallel = parallel;
+    c->left_over = left_over;
+    c->block_count = blocks;
     c->count = options->leaves / options->group;
     c->settings = options->compression;
+    c->changes = options->changes;
     c->warmup = options->compression_warmup;
     memcpy(c->residuals, options->residuals, sizeof c->residuals);
     ls_leaf_range groups[LS_COMPRESSION_GROUPS_MAX];
@@ -85,6 +95,7 @@ void ls_compressed_destroy(ls_compressed *c)
             free(c->groups[i].sum.program);
         }
         free(c->order.program);
+        free(c->left_over);
         free(c);
     }
 }
@@ -97,8 +108,9 @@ void ls_compressed_enter(ls_compressed *c, uint64_t step)
     c->now.keep = ls_compression_keep(c->settings.keep, c->warmup, step);
     c->old = (const float *const *)c->residuals[step % 2];
     c->next = c->residuals[(step + 1) % 2];
+    memset(c->left_over, 0, (size_t)c->block_count * sizeof *c->left_over);
     if (c->parallel->hosts) {
-        ls_hosts_compress(c->parallel->hosts, c->now);
+        ls_hosts_compress(c->parallel->hosts, c->now, c->changes.kind ? c->changes : c->now);
     }
 }
 
@@ -108,10 +120,11 @@ static ls_compressed_term term_of(const ls_compressed *c, uint32_t residual, int
                                 .residual_out = c->next[residual] + offset};
 }
 
-ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, int64_t offset, int64_t count,
+ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, const ls_slice *slice,
                                 const float *const *inputs, float *out, double *square_sums)
 {
     ls_hosts *hosts = c->parallel->hosts;
+    const int64_t offset = slice->offset;
     ls_compressed_term terms[LS_COMPRESSION_GROUPS_MAX], whole = term_of(c, c->count, offset);
     for (uint32_t i = 0; i < c->count; i++) {
         const group *g = &c->groups[i];
@@ -121,9 +134,13 @@ ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, 
         terms[i].packed = g->is_packed ? (const unsigned char *)inputs[g->first] : NULL;
     }
     whole.packed_out = hosts ? ls_hosts_packed_sum(hosts, at) : NULL;
-    const ls_compressed_sum sum = {
-        .compression = c->now, .terms = terms, .order = &c->order.sum, .again = c->now, .whole = &whole};
-    return ls_compressed_sum_run(queue, &sum, count, out, square_sums);
+    const ls_compressed_sum sum = {.compression = c->now,
+                                   .terms = terms,
+                                   .order = &c->order.sum,
+                                   .again = c->now,
+                                   .whole = c->changes.kind ? NULL : &whole,
+                                   .left_over = c->left_over + slice->first_block};
+    return ls_compressed_sum_run(queue, &sum, slice->count, out, square_sums);
 }
 
 ls_status ls_compressed_pack(ls_compressed *c, ls_queue *queue, ls_leaf_range node, ls_slice slice,
@@ -136,8 +153,28 @@ ls_status ls_compressed_pack(ls_compressed *c, ls_queue *queue, ls_leaf_range no
     term.sum = &c->groups[number].sum.sum;
     term.inputs = inputs;
     term.packed_out = (unsigned char *)out;
-    const ls_compressed_sum sum = {.compression = c->now, .terms = &term, .order = &one};
+    const ls_compressed_sum sum = {
+        .compression = c->now, .terms = &term, .order = &one, .left_over = c->left_over + slice.first_block};
     return ls_compressed_sum_run(queue, &sum, slice.count, NULL, NULL);
+}
+
+ls_exact_sum ls_compressed_left_over(const ls_compressed *c)
+{
+    ls_exact_sum sum = {0};
+    for (int64_t i = 0; i < c->block_count; i++) {
+        ls_exact_sum_add(&sum, c->left_over[i]);
+    }
+    return sum;
+}
+
+ls_packed_change ls_compressed_change(const ls_compressed *c, uint32_t at, int64_t offset)
+{
+    const ls_compressed_term whole = term_of(c, c->count, offset);
+    ls_hosts *hosts = c->parallel->hosts;
+    return (ls_packed_change){.form = c->changes.kind ? &c->changes : NULL,
+                              .residual = whole.residual,
+                              .residual_out = whole.residual_out,
+                              .packed = hosts ? ls_hosts_packed_sum(hosts, at) : NULL};
 }
 
 /* ---- between steps ---- */

@@ -8,6 +8,11 @@
  *   whole            ((q0 + q1) + (q2 + q3)) = s               in the order of the tree
  *   packed again  q = pack(s + r)                              r' = s + r - q;  q is the gradient
  *
+ * Instead of the second packing, changes of weights can be packed: the owner alone makes the update
+ * from s (ZeRO stage 1) and sends by how much its weights w changed; all add this to theirs:
+ *
+ *   packed changes   d = pack(w_new - w + r)                   r' = w_new - w + r - d;  w' = w + d
+ *
  * Which leaves are a group belongs to the identity of a run, and everything happens inside blocks
  * of LS_NORM_BLOCK floats: so the bits do not depend on ranks and hosts. Residuals are state
  * (executor/state.h).
@@ -16,11 +21,12 @@
  * leaves are: on the owner's host by the owner, on another host by the owner's handler there, which
  * sends it packed. The owner also packs groups whose leaves are on several hosts; their nodes
  * travel as floats. The whole goes packed from the owner to all other hosts, which make the same
- * update (ZeRO stage 0).
+ * update (ZeRO stage 0), or the changes do.
  */
 #ifndef LS_EXECUTION_PARALLEL_COMPRESSED_H
 #define LS_EXECUTION_PARALLEL_COMPRESSED_H
 
+#include "compute/kernels/compress.h"
 #include "execution/parallel/data_parallel_internal.h"
 
 typedef struct ls_compressed ls_compressed;
@@ -36,16 +42,22 @@ void ls_compressed_destroy(ls_compressed *compressed); /* NULL allowed */
 /* Begins a step: how much is kept, which residuals are read and which written. */
 void ls_compressed_enter(ls_compressed *compressed, uint64_t step);
 
-/* Makes the sum of `count` floats from `offset` on, which belong to the bucket at position `at`.
- * inputs: as whole_inputs_at gives them. square_sums: of its norm blocks. */
+/* Makes the sum of a slice, or its beginning, of the bucket at position `at`. inputs: as
+ * whole_inputs_at gives them. square_sums: of its norm blocks. */
 LS_MUST_CHECK ls_status ls_compressed_sum_own(ls_compressed *compressed, ls_queue *queue, uint32_t at,
-                                              int64_t offset, int64_t count, const float *const *inputs,
-                                              float *out, double *square_sums);
+                                              const ls_slice *slice, const float *const *inputs, float *out,
+                                              double *square_sums);
 
 /* Packs a node of this host that is a whole group, for the owner of a slice on another host.
  * inputs: the local nodes in it, at the slice. out: ls_hosts_sent. */
 LS_MUST_CHECK ls_status ls_compressed_pack(ls_compressed *compressed, ls_queue *queue, ls_leaf_range node,
                                            ls_slice slice, const float *const *inputs, float *out);
+
+/* Squared sum of what this process has left over of gradients in this step. */
+ls_exact_sum ls_compressed_left_over(const ls_compressed *compressed);
+
+/* ls_data_parallel_change of a slice that begins at `offset`, in the bucket at position `at`. */
+ls_packed_change ls_compressed_change(const ls_compressed *compressed, uint32_t at, int64_t offset);
 
 /*
  * Residuals between steps, with several hosts: those after `step` steps. Those of a group are on

@@ -61,12 +61,14 @@ ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
 {
     const ls_crew_room_stats crew =
         p->crew_room ? ls_crew_room_get_stats(p->crew_room) : (ls_crew_room_stats){0};
+    const ls_hosts_bytes sent = p->hosts ? ls_hosts_sent_bytes(p->hosts) : (ls_hosts_bytes){0};
     return (ls_rank_traffic){.bytes = {[LS_AXIS_TENSOR] = crew.group_bytes[LS_CREW_TENSOR],
                                        [LS_AXIS_CONTEXT] = crew.group_bytes[LS_CREW_CONTEXT],
                                        [LS_AXIS_PIPELINE] = crew.sent_bytes,
                                        [LS_AXIS_EXPERT] = crew.group_bytes[LS_CREW_EXPERT],
                                        [LS_AXIS_DATA] = p->read_bytes},
-                             .link_bytes = p->hosts ? ls_hosts_sent_bytes(p->hosts) - p->sent_before : 0,
+                             .link_bytes = sent.bytes - p->sent_before.bytes,
+                             .dense_bytes = sent.dense - p->sent_before.dense,
                              .stage_wait_s = 1e-9 * (double)crew.stage_wait_ns};
 }
 
@@ -267,6 +269,8 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
                                     .order = order,
                                     .group = options->group,
                                     .compression = first_compression(options),
+                                    .sums =
+                                        options->changes.kind ? options->changes : first_compression(options),
                                     .queue = options->queue,
                                     .mesh = p->mesh,
                                     .stages = options->stages,
@@ -494,7 +498,8 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->parts = options->parts;
     p->comm_id = (uint32_t)LS_DATA_PARALLEL_COMM + (uint32_t)(options->epoch & 0xffffff);
     p->zero = options->zero;
-    p->shadow = options->shadow && options->zero > 0 && options->local_parts < options->parts;
+    p->shadow =
+        options->shadow && options->zero > 0 && options->group == 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
     p->group = options->group;
     p->more_pieces = options->plan->options.sequence_cut - 1 + options->plan->options.expert_degree - 1;

@@ -115,10 +115,12 @@ typedef struct ls_data_parallel_options {
     uint64_t epoch;
     /* number of leaves of a step */
     uint32_t leaves;
-    /* Sums of groups of so many leaves are compressed (parallel/compressed.h); 0: none are. With
-     * several hosts, zero is 0 then. */
+    /* Sums of groups of so many leaves are compressed (parallel/compressed.h); 0: none are.
+     * changes: how changes of weights are, and then zero is 1; kind none: the whole sum is, and
+     * zero is 0. */
     uint32_t group;
     ls_compression compression; /* keep: after the warm-up of so many steps */
+    ls_compression changes;
     uint64_t compression_warmup;
     ls_queue *queue; /* with compression: unpacks what arrives; borrowed */
     /* of this host's state; borrowed for the call */
@@ -175,8 +177,8 @@ typedef struct ls_data_parallel_options {
      * Memory of data that a host does not keep is never touched, or is released; it must be a
      * shared mapping for that. */
     uint32_t zero;
-    /* With zero >= 1: the next host also keeps what the ranks of a host keep, computed from the
-     * same sums, so that the loss of one host loses no state. */
+    /* With zero >= 1 and without compression: the next host also keeps what the ranks of a host
+     * keep, computed from the same sums, so that the loss of one host loses no state. */
     bool shadow;
     /* the parameters of this host; used by stage 3 */
     float *parameters;
@@ -432,6 +434,9 @@ typedef struct ls_agreement {
     uint64_t tokens;
     /* of the gradient sums: squared sums of norm blocks, added in buffer order */
     double square_sum;
+    /* the same of what compression has left over of gradients; 0: no compression, NAN: not known,
+     * in a step that another process began */
+    double left_over;
 } ls_agreement;
 
 /*
@@ -491,6 +496,15 @@ LS_MUST_CHECK ls_status ls_data_parallel_report(ls_data_parallel *parallel, ls_l
 
 /* ---- 4 and 5: updating and leaving ---- */
 
+/* Changes of the weights of a slice, which are packed block by block as they are made: buffers as
+ * in compute/kernels/compress.h, that begin at the slice. */
+typedef struct ls_packed_change {
+    const ls_compression *form;
+    const float *residual;
+    float *residual_out;
+    unsigned char *packed; /* NULL: not wanted */
+} ls_packed_change;
+
 /* The gradient sums of owned slices, at the offsets of the flat buffers. */
 const float *ls_data_parallel_sums(const ls_data_parallel *parallel);
 
@@ -498,6 +512,8 @@ const float *ls_data_parallel_sums(const ls_data_parallel *parallel);
  * of their buckets; call `updated` after `slices[slice]` of part `index`. Errors of waiting. */
 LS_MUST_CHECK ls_status ls_data_parallel_begin_update(ls_data_parallel *parallel);
 void ls_data_parallel_updated(ls_data_parallel *parallel, uint32_t index, float *parameters, uint32_t slice);
+/* How slices[slice] is packed by its update; form NULL: it is not. */
+ls_packed_change ls_data_parallel_change(const ls_data_parallel *parallel, uint32_t index, uint32_t slice);
 LS_MUST_CHECK ls_status ls_data_parallel_end_update(ls_data_parallel *parallel, float *parameters);
 
 /* Ends the step: returns when all parts are here. updated: all parts made the update. Errors of
@@ -512,8 +528,9 @@ double ls_data_parallel_wait_s(const ls_data_parallel *parallel);
  * On one host weights are not sent: they exist once. */
 typedef struct ls_rank_traffic {
     uint64_t bytes[LS_AXIS_COUNT];
-    uint64_t link_bytes; /* sent to other hosts: gradients, their sums and weights */
-    double stage_wait_s; /* waiting for other stages */
+    uint64_t link_bytes;  /* sent to other hosts: gradients, their sums and weights */
+    uint64_t dense_bytes; /* what the same would have been without compression */
+    double stage_wait_s;  /* waiting for other stages */
 } ls_rank_traffic;
 ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *parallel);
 

@@ -38,6 +38,7 @@
 #define LS_EXECUTION_PARALLEL_EXCHANGE_H
 
 #include "comm/transport/wait.h"
+#include "compute/kernels/compress.h"
 #include "execution/parallel/data_parallel.h"
 
 /* What a part, or a host, contributes to an agreement. */
@@ -50,6 +51,7 @@ typedef struct ls_exchange_claim {
     uint32_t sum_count, reserved;
     ls_leaf_sum sums[LS_TREE_NODES_MAX];
     ls_rank_note note;
+    ls_exact_sum left_over; /* squared sum of what compression left over of its gradients */
     /* why it gave up, or what it found wrong with a leaf */
     ls_leaf_report report;
 } ls_exchange_claim;

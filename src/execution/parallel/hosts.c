@@ -68,15 +68,16 @@ unsigned char *ls_hosts_packed_sum(const ls_hosts *hosts, uint32_t at)
     return (unsigned char *)(hosts->packed_sums + hosts->packed_at[at]);
 }
 
-void ls_hosts_compress(ls_hosts *h, ls_compression compression)
+void ls_hosts_compress(ls_hosts *h, ls_compression nodes, ls_compression sums)
 {
     LS_ASSERT(ls_hosts_is_done(h, h->posted_count));
-    h->compression = compression;
+    h->compression = nodes;
+    h->sums = sums;
 }
 
-uint64_t ls_hosts_sent_bytes(const ls_hosts *hosts)
+ls_hosts_bytes ls_hosts_sent_bytes(const ls_hosts *hosts)
 {
-    return atomic_load(&hosts->sent_bytes);
+    return (ls_hosts_bytes){atomic_load(&hosts->sent_bytes), atomic_load(&hosts->dense_bytes)};
 }
 
 static ls_status make_packed_sums(ls_hosts *h)
@@ -85,7 +86,7 @@ static ls_status make_packed_sums(ls_hosts *h)
     h->packed_at = calloc(h->bucket_count, sizeof *h->packed_at);
     for (uint32_t at = 0; h->packed_at && at < h->bucket_count; at++) {
         h->packed_at[at] = floats;
-        floats += ls_hosts_packed_floats(h, h->rank, at);
+        floats += ls_hosts_packed_floats(h, &h->sums, h->rank, at);
     }
     h->packed_sums = calloc(floats + 1, sizeof *h->packed_sums);
     return h->packed_at && h->packed_sums
@@ -96,8 +97,8 @@ static ls_status make_packed_sums(ls_hosts *h)
 
 /* ---- one transfer ---- */
 
-/* The owner's packed sums into the stage of an in lane; or what a handler received, into its host's
- * flat buffer. */
+/* What the owner has packed into the stage of an in lane; or what a handler received, into its
+ * host's flat buffer: sums as they are, changes added to it. */
 static void copy_sums(const ls_hosts *h, const ls_hosts_side *s, uint32_t lane, const ls_posting *job,
                       bool into_stage)
 {
@@ -105,15 +106,20 @@ static void copy_sums(const ls_hosts *h, const ls_hosts_side *s, uint32_t lane, 
     float *staged = s->stage + s->at[job->group * s->count + lane];
     for (uint32_t at = ls_hosts_group_first(h, job->group); at < h->group_past[job->group]; at++) {
         const ls_slice slice = ls_slice_of(h->layout, h->order[at], h->ranks, owner);
-        const uint64_t floats = ls_hosts_packed_floats(h, owner, at);
+        const uint64_t floats = ls_hosts_packed_floats(h, &h->sums, owner, at);
         if (into_stage) {
             memcpy(staged, h->packed_sums + h->packed_at[at], floats * sizeof *staged);
         } else {
-            ls_decompress(h->queue, &h->compression, (const unsigned char *)staged, slice.count,
-                          job->flat + slice.offset);
+            ls_decompress(h->queue, &h->sums, (const unsigned char *)staged, slice.count,
+                          job->flat + slice.offset, job->transfer == LS_TRANSFER_CHANGES);
         }
         staged += floats;
     }
+}
+
+static bool is_packed(ls_transfer transfer)
+{
+    return transfer == LS_TRANSFER_SUMS || transfer == LS_TRANSFER_CHANGES;
 }
 
 /* Copies the slices of a lane between the flat buffer and its place in the stage: one value per
@@ -148,6 +154,7 @@ static bool is_used(const ls_hosts *h, const ls_hosts_side *s, uint32_t lane, ls
     switch (transfer) {
     case LS_TRANSFER_REDUCE:
     case LS_TRANSFER_SUMS:
+    case LS_TRANSFER_CHANGES:
         return true;
     case LS_TRANSFER_SPREAD:
         return !h->shadows || !to_buddy;
@@ -169,9 +176,24 @@ static void fill_blocks(const ls_hosts *h, const ls_hosts_side *s, const ls_post
         if (is_used(h, s, l, job->transfer)) {
             counts[lane->peer] =
                 job->transfer == LS_TRANSFER_REDUCE ? ls_hosts_reduced_floats(h, s, l, job->group)
-                : job->transfer == LS_TRANSFER_SUMS ? ls_hosts_sums_floats(h, lane->owner, job->group)
+                : is_packed(job->transfer)          ? ls_hosts_sums_floats(h, lane->owner, job->group)
                                                     : ls_hosts_group_floats(h, lane->owner, job->group);
             offsets[lane->peer] = s->at[job->group * s->count + l];
+        }
+    }
+}
+
+/* Adds what this rank sends to the counts, and what it would be without compression. */
+static void count_sent(ls_hosts *h, const ls_hosts_side *from, const ls_posting *job, const uint64_t *counts)
+{
+    for (uint32_t r = 0; r < h->ranks; r++) {
+        atomic_fetch_add(&h->sent_bytes, counts[r] * sizeof(float));
+    }
+    for (uint32_t l = 0; l < from->count; l++) {
+        const uint32_t nodes = job->transfer == LS_TRANSFER_REDUCE ? h->leaves[h->self].dense_count : 1;
+        if (is_used(h, from, l, job->transfer)) {
+            const uint64_t floats = ls_hosts_group_floats(h, from->lanes[l].owner, job->group);
+            atomic_fetch_add(&h->dense_bytes, nodes * floats * sizeof(float));
         }
     }
 }
@@ -179,7 +201,7 @@ static void fill_blocks(const ls_hosts *h, const ls_hosts_side *s, const ls_post
 static void copy_side(const ls_hosts *h, const ls_hosts_side *s, const ls_posting *job, bool into_stage)
 {
     for (uint32_t l = 0; l < s->count && job->flat; l++) {
-        if (job->transfer == LS_TRANSFER_SUMS) {
+        if (is_packed(job->transfer)) {
             copy_sums(h, s, l, job, into_stage);
         } else if (is_used(h, s, l, job->transfer)) {
             copy_slices(h, s, l, job->group, job->flat, into_stage);
@@ -265,9 +287,7 @@ static ls_status run_job(ls_hosts *h, const ls_posting *job)
                                    .send_offsets = counts + n,
                                    .receive_counts = counts + 2 * n,
                                    .receive_offsets = counts + 3 * n};
-    for (uint32_t r = 0; r < n; r++) {
-        atomic_fetch_add(&h->sent_bytes, counts[r] * sizeof(float));
-    }
+    count_sent(h, from, job, counts);
     copy_side(h, from, job, true);
     LS_TRY(ls_comm_all_to_all_blocks(h->comm, from->stage, to->stage, &blocks, LS_F32, NULL));
     copy_side(h, to, job, false);
@@ -462,6 +482,7 @@ ls_status ls_hosts_create(const ls_hosts_options *options, ls_hosts **hosts_out)
     h->shadows = options->shadows;
     h->group = options->group;
     h->compression = options->compression;
+    h->sums = options->sums;
     h->queue = options->queue;
     const ls_status status = prepare(h, options);
     if (status != LS_OK) {

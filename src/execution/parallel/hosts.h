@@ -15,6 +15,8 @@
  *   spread     owner                    handlers              the slice (weights, or sums with ZeRO
  *                                                             stage 0), for their host's copy
  *   sums       owner                    handlers              the slice (sums), packed
+ *   changes    owner                    handlers              changes of the slice (weights), packed;
+ *                                                             added where they arrive
  *   shadow     owner                    handler on the buddy  the slice (sums)
  *   gather     owner                    handler on host 0     the slice (weights, moments)
  *   scatter    handler on host 0        owner                 the slice (weights, moments)
@@ -52,8 +54,9 @@ typedef struct ls_host_leaves {
     ls_leaf_range leaves;
     uint32_t node_count;
     ls_leaf_range nodes[LS_TREE_NODES_MAX];
-    /* With compression: the nodes that are whole groups, which travel packed. */
-    uint32_t first_packed, packed_count;
+    /* With compression: the nodes that are whole groups, which travel packed; and the number of
+     * nodes that there would be without it. */
+    uint32_t first_packed, packed_count, dense_count;
 } ls_host_leaves;
 
 typedef struct ls_lane {
@@ -69,10 +72,10 @@ typedef struct ls_hosts_options {
     ls_comm *comm; /* of all ranks, same numbers; borrowed */
     uint32_t leaves, ranks, rank, first_rank, local_ranks;
     const uint32_t *order; /* buckets in the order in which they become ready; copied */
-    /* Leaves of a group that is compressed; 0: none. compression: keep at its largest. queue: for
-     * unpacking; borrowed. */
+    /* Leaves of a group that is compressed; 0: none. compression, sums: as in ls_hosts_compress,
+     * keep at its largest. queue: for unpacking; borrowed. */
     uint32_t group;
-    ls_compression compression;
+    ls_compression compression, sums;
     ls_queue *queue;
     ls_mesh mesh;
     const uint32_t *stages; /* of each bucket, the stage that has its layers; NULL: 0. Borrowed */
@@ -125,16 +128,21 @@ const float *ls_hosts_received(const ls_hosts *hosts, uint32_t in_lane, uint32_t
 
 /* Where the owner puts the packed sum of its slice before a transfer of sums. */
 unsigned char *ls_hosts_packed_sum(const ls_hosts *hosts, uint32_t at);
-/* How numbers are packed from now on; nothing packed is in transfer. */
-void ls_hosts_compress(ls_hosts *hosts, ls_compression compression);
+/* How numbers are packed from now on: nodes, and sums or changes of weights. Nothing packed is in
+ * transfer. */
+void ls_hosts_compress(ls_hosts *hosts, ls_compression nodes, ls_compression sums);
 /* Bytes of gradients, sums and weights that this rank has sent to other hosts so far: what it
- * counts, once the transfers that were posted are done. */
-uint64_t ls_hosts_sent_bytes(const ls_hosts *hosts);
+ * counts, once the transfers that were posted are done. dense: without compression. */
+typedef struct ls_hosts_bytes {
+    uint64_t bytes, dense;
+} ls_hosts_bytes;
+ls_hosts_bytes ls_hosts_sent_bytes(const ls_hosts *hosts);
 
 typedef enum ls_transfer {
     LS_TRANSFER_REDUCE,
     LS_TRANSFER_SPREAD,
     LS_TRANSFER_SUMS,
+    LS_TRANSFER_CHANGES,
     LS_TRANSFER_SHADOW,
     LS_TRANSFER_GATHER,
     LS_TRANSFER_SCATTER,

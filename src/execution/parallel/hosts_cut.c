@@ -79,6 +79,8 @@ static void add_cover(const ls_hosts_options *o, ls_host_leaves *l, uint32_t fir
 static void cover(const ls_hosts_options *o, ls_host_leaves *l)
 {
     const uint32_t past = l->leaves.first + l->leaves.count;
+    ls_leaf_range nodes[LS_TREE_NODES_MAX];
+    l->dense_count = l->leaves.count > 0 ? ls_tree_cover(o->leaves, l->leaves, nodes) : 0;
     for (uint32_t at = l->leaves.first; at < past;) {
         const uint32_t group_past = o->group > 0 ? (at / o->group + 1) * o->group : past;
         const uint32_t to = group_past < past ? group_past : past;
@@ -144,9 +146,9 @@ const ls_host_leaves *ls_hosts_leaves_of(const ls_hosts *h, const ls_hosts_side 
 }
 
 /* The size of the packed slice of `owner`, in floats. */
-uint64_t ls_hosts_packed_floats(const ls_hosts *h, uint32_t owner, uint32_t at)
+uint64_t ls_hosts_packed_floats(const ls_hosts *h, const ls_compression *form, uint32_t owner, uint32_t at)
 {
-    return ls_compressed_bytes(&h->compression, slice_floats(h, owner, at)) / sizeof(float);
+    return ls_compressed_bytes(form, slice_floats(h, owner, at)) / sizeof(float);
 }
 
 /* Floats that `owner` sends in a transfer of the sums of the group. */
@@ -154,7 +156,7 @@ uint64_t ls_hosts_sums_floats(const ls_hosts *h, uint32_t owner, uint32_t group)
 {
     uint64_t floats = 0;
     for (uint32_t at = ls_hosts_group_first(h, group); at < h->group_past[group]; at++) {
-        floats += ls_hosts_packed_floats(h, owner, at);
+        floats += ls_hosts_packed_floats(h, &h->sums, owner, at);
     }
     return floats;
 }
@@ -165,7 +167,8 @@ uint64_t ls_hosts_nodes_floats(const ls_hosts *h, const ls_host_leaves *from, ui
 {
     const uint32_t before = from->first_packed < count ? from->first_packed : count;
     const uint32_t packed = count - before < from->packed_count ? count - before : from->packed_count;
-    return (count - packed) * slice_floats(h, owner, at) + packed * ls_hosts_packed_floats(h, owner, at);
+    return (count - packed) * slice_floats(h, owner, at) +
+           packed * ls_hosts_packed_floats(h, &h->compression, owner, at);
 }
 
 /* Floats that a lane carries in the reduce of the group, in the buckets before position `at`. */

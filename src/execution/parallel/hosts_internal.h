@@ -55,11 +55,11 @@ struct ls_hosts {
     uint32_t *group_past, group_count;
     uint32_t *group_of; /* by position */
     uint32_t group;     /* of leaves: as in the options */
-    ls_compression compression;
+    ls_compression compression, sums;
     ls_queue *queue;
     float *packed_sums; /* of own slices, by position */
     uint64_t *packed_at;
-    _Atomic uint64_t sent_bytes;
+    _Atomic uint64_t sent_bytes, dense_bytes;
     ls_hosts_side out, in;
 
     /*
@@ -105,7 +105,7 @@ const ls_host_leaves *ls_hosts_leaves_of(const ls_hosts *h, const ls_hosts_side 
  * its buckets before position `at`. */
 uint64_t ls_hosts_group_floats(const ls_hosts *h, uint32_t owner, uint32_t group);
 uint64_t ls_hosts_sums_floats(const ls_hosts *h, uint32_t owner, uint32_t group);
-uint64_t ls_hosts_packed_floats(const ls_hosts *h, uint32_t owner, uint32_t at);
+uint64_t ls_hosts_packed_floats(const ls_hosts *h, const ls_compression *form, uint32_t owner, uint32_t at);
 uint64_t ls_hosts_nodes_floats(const ls_hosts *h, const ls_host_leaves *from, uint32_t owner, uint32_t at,
                                uint32_t count);
 uint64_t ls_hosts_reduced_floats(const ls_hosts *h, const ls_hosts_side *s, uint32_t lane, uint32_t group);

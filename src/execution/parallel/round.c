@@ -110,7 +110,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->view.step = step;
     p->view.wait_ns = 0;
     p->read_bytes = 0;
-    p->sent_before = p->hosts ? ls_hosts_sent_bytes(p->hosts) : 0;
+    p->sent_before = p->hosts ? ls_hosts_sent_bytes(p->hosts) : (ls_hosts_bytes){0};
     p->is_resumed = false;
     p->active_count = 0;
     for (uint32_t i = 0; i < p->own_count; i++) {
@@ -178,7 +178,8 @@ static void spread(ls_data_parallel *p, float *flat, uint32_t past)
     while (p->hosts && !p->is_broken && ls_hosts_spreads(p->hosts) &&
            p->spread_groups < ls_hosts_groups(p->hosts) &&
            ls_hosts_group_past(p->hosts, p->spread_groups) <= past) {
-        ls_hosts_post(p->hosts, LS_TRANSFER_SPREAD, p->spread_groups++, flat);
+        ls_hosts_post(p->hosts, p->compressed ? LS_TRANSFER_CHANGES : LS_TRANSFER_SPREAD, p->spread_groups++,
+                      flat);
     }
 }
 
@@ -199,6 +200,14 @@ void ls_data_parallel_updated(ls_data_parallel *p, uint32_t index, float *parame
         spread(p, parameters,
                slice + 1 < own->part.slice_count ? own->update_at[slice + 1] : p->bucket_count);
     }
+}
+
+ls_packed_change ls_data_parallel_change(const ls_data_parallel *p, uint32_t index, uint32_t slice)
+{
+    const ls_own_part *own = &p->own[index];
+    return p->compressed
+               ? ls_compressed_change(p->compressed, own->update_at[slice], own->updates[slice].offset)
+               : (ls_packed_change){0};
 }
 
 /* `done` is stored only after the weights of the other hosts have arrived: until then this host's

@@ -285,6 +285,8 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .optimizer_s = result->optimizer_s,
         .wait_s = result->wait_s,
         .link_bytes = result->traffic.link_bytes,
+        .dense_bytes = result->traffic.dense_bytes,
+        .residual_norm = result->residual_norm,
         .mfu = peak > 0.0 ? ls_session_step_flops(session, false) / step_s / peak : 0.0,
         .hfu = peak > 0.0 ? ls_session_step_flops(session, true) / step_s / peak : 0.0,
         .rss_bytes = ls_trainer_memory(trainer),

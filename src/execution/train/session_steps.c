@@ -87,6 +87,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .local = local,
         .group = ls_run_file_group(&session->run),
         .compression = ls_run_file_compression(&session->run),
+        .changes = {.kind = train->compression.weights},
         .compression_warmup = train->schedule.warmup_steps,
         .micro_batch = (uint32_t)train->micro_batch,
         .clip_norm = train->clip_norm,

@@ -42,6 +42,7 @@ static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_opti
     options->record = part->undo;
     for (uint32_t i = 0; i < part->slice_count; i++) {
         ls_flight_activity(LS_ACTIVITY_UPDATE, part->slices[i].bucket);
+        options->change = ls_data_parallel_change(stepper->parallel, index, i);
         LS_TRY(ls_update_run(stepper->updates[index], i, options));
         ls_data_parallel_updated(stepper->parallel, index, stepper->state->parameters, i);
     }
@@ -214,6 +215,7 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
 
     stepper->result.loss = (float)loss;
     stepper->result.grad_norm = norm;
+    stepper->result.residual_norm = sqrt(sums.left_over) / (double)sums.tokens;
     stepper->result.tokens = sums.tokens;
     stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
     stepper->result.traffic = ls_data_parallel_traffic(stepper->parallel);
@@ -336,6 +338,7 @@ static ls_status make_alone(ls_stepper *stepper)
         .leaves = stepper->settings.leaves,
         .group = stepper->settings.group,
         .compression = stepper->settings.compression,
+        .changes = stepper->settings.changes,
         .compression_warmup = stepper->settings.compression_warmup,
         .residuals = stepper->state->residuals,
         .parts = 1,

@@ -40,7 +40,7 @@ typedef struct ls_step_settings {
     uint32_t leaves; /* V; divides global_batch. With workers, leaves and batch of one */
     /* as in ls_data_parallel_options */
     uint32_t group;
-    ls_compression compression;
+    ls_compression compression, changes;
     uint64_t compression_warmup;
     uint32_t global_batch; /* sequences */
     ls_local local;
@@ -73,8 +73,10 @@ typedef struct ls_step_settings {
 } ls_step_settings;
 
 typedef struct ls_step_result {
-    float loss;           /* mean over target tokens, nats */
-    double grad_norm;     /* of the mean gradient, before clipping */
+    float loss;       /* mean over target tokens, nats */
+    double grad_norm; /* of the mean gradient, before clipping */
+    /* of what compression left over of it; 0: none, NAN: not known */
+    double residual_norm;
     uint64_t tokens;      /* target tokens */
     ls_step_fault fault;  /* set if the step failed, and then nothing else is */
     uint32_t audited;     /* the leaf that was computed twice; LS_NO_LEAF: none */

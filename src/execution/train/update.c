@@ -2,6 +2,7 @@
 #include "execution/train/update.h"
 
 #include "base/assert.h"
+#include "compute/kernels/compress.h"
 #include "execution/parallel/slices.h"
 
 #include <stdlib.h>
@@ -223,6 +224,32 @@ static void update_pieces(const update_job *job, int64_t offset, int64_t past, l
     }
 }
 
+/* The weights [offset, past) of a block have changed from `old`: packs the change. */
+static void pack_change(const update_job *job, int64_t offset, int64_t past, const float *old)
+{
+    const ls_packed_change *change = &job->options->change;
+    const int64_t at = offset - job->slice->offset;
+    const uint64_t before = ls_compressed_bytes(change->form, (uint64_t)at);
+    const ls_compressed_term term = {.residual = change->residual + at,
+                                     .residual_out = change->residual_out + at,
+                                     .packed_out = change->packed ? change->packed + before : NULL};
+    ls_compress_change(job->options->queue, change->form, &term, old, past - offset,
+                       job->options->flats[0] + offset);
+}
+
+/* Without a record. */
+static void update_freely(const update_job *job, int64_t offset, int64_t past, uint32_t *span_at)
+{
+    float old[LS_NORM_BLOCK];
+    if (job->options->change.form) {
+        memcpy(old, job->options->flats[0] + offset, (size_t)(past - offset) * sizeof *old);
+    }
+    update_pieces(job, offset, past, NULL, span_at);
+    if (job->options->change.form) {
+        pack_change(job, offset, past, old);
+    }
+}
+
 /* The sequence of parallel/undo.h. target, offset and in_snapshot describe the block and must be
  * stored before in_hand makes them count; `kept` starts at 0, because the old values of the block
  * before it are still there. */
@@ -234,7 +261,7 @@ static void update_block(const update_job *job, int64_t index, uint32_t worker, 
     const int64_t slice_past = job->slice->offset + job->slice->count;
     const int64_t past = offset + LS_NORM_BLOCK < slice_past ? offset + LS_NORM_BLOCK : slice_past;
     if (!o->record.done) {
-        update_pieces(job, offset, past, NULL, span_at);
+        update_freely(job, offset, past, span_at);
         return;
     }
     _Atomic uint64_t *done = &o->record.done[block];
@@ -248,6 +275,9 @@ static void update_block(const update_job *job, int64_t index, uint32_t worker, 
     say(&undo->kept, 0);
     say(&undo->in_hand, (uint64_t)block + 1);
     update_pieces(job, offset, past, undo, span_at);
+    if (o->change.form) {
+        pack_change(job, offset, past, undo->old[0]);
+    }
     say(done, o->target);
     say(&undo->in_hand, 0);
 }
@@ -284,6 +314,7 @@ static ls_status enqueue_slice(const ls_update *update, const slice *s, const ls
 ls_status ls_update_run(ls_update *update, uint32_t index, const ls_update_options *options)
 {
     LS_ASSERT(index < update->slice_count && !options->record.done == !options->record.undo);
+    LS_ASSERT(!options->change.form || !options->snapshot[0]);
     LS_ASSERT(!options->record.undo || ls_queue_threads(options->queue) <= LS_UNDO_WORKERS);
     ls_adamw plain = options->adamw;
     plain.weight_decay = 0.0f;

@@ -50,7 +50,9 @@ typedef struct ls_update_options {
     const ls_local *outer; /* an outer step, of parameters and momentum (m). NULL: AdamW */
     const float *gradients;
     ls_undo_record record; /* zeroed: none */
-    float *snapshot[3];    /* of the same layout; NULL: none */
+    /* Of the slice, on the CPU without a snapshot: its weights get what is packed. */
+    ls_packed_change change;
+    float *snapshot[3]; /* of the same layout; NULL: none */
     /* For tests: called when half of a block is updated. NULL: none. */
     void (*halfway)(void *context);
     void *context;

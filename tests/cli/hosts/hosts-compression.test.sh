@@ -23,6 +23,7 @@ run() {
 
 for kind in int8 topk; do
     settings=(--set "train.compression.kind=$kind" --set train.compression.ratio=0.02)
+    [ $kind = int8 ] || settings+=(--set train.compression.weights=int8)
     expect 0 "${train[@]}" "${settings[@]}" --run-dir "$kind-one" --ranks 1
     reference=$(hashes "$out")
     for hosts in 2 3 4; do

@@ -17,8 +17,9 @@ run() {
 
 run dense --ranks 2
 dense=$got
-for kind in bf16 int8 topk; do
-    settings=(--set "train.compression.kind=$kind" --set train.schedule.warmup_steps=6)
+for kind in bf16 int8+bf16 topk topk+int8; do # what is sent + what comes back
+    settings=(--set "train.compression.kind=${kind%+*}" --set train.schedule.warmup_steps=6)
+    case $kind in *+*) settings+=(--set "train.compression.weights=${kind#*+}") ;; esac
     run "$kind-1" "${settings[@]}" --ranks 1
     reference=$got
     differs "$kind and dense" "$reference" "$dense"
@@ -30,10 +31,10 @@ for kind in bf16 int8 topk; do
     same "$kind: a rank lost, and resumed on 4 ranks" "$got" "$reference"
     same "$kind: hash of the checkpoint" "$("$LOCKSTEP" state-hash "$kind-stop")" "$(field "$out" state_hash)"
 done
-# the saved residuals decide later bits: one process goes on from what four ranks saved, killed in an update
-LS_TEST_FAULT="do=die,rank=0,step=9,at=update" run late "${settings[@]}" --ranks 2 --steps 10
+# the saved residuals decide later bits: one process goes on from what four ranks saved, killed in the middle of a block
+LS_TEST_FAULT="do=die,rank=0,step=9,at=block" run late "${settings[@]}" --ranks 2 --steps 10
 run late "${settings[@]}" --ranks 1
-same "topk: one rank goes on" "$got" "$reference"
+same "topk+int8: one rank goes on" "$got" "$reference"
 
 # ---- bad settings ----
 # bad VALUE TEXT...: the setting is refused and the error names it.
@@ -46,11 +47,16 @@ bad train.compression.ratio=1.5 train.compression.ratio 0.5
 bad train.compression.groups=3 "train.compression.groups is 3" "1, 2, 4, 8"
 bad train.compression.groups=17 train.compression.groups 16
 bad train.compression.kind=int2 none bf16 int8 topk
+bad train.compression.weights=topk "train.compression.weights" none bf16 int8
+expect 2 "${train[@]}" --run-dir bad --ranks 1 --set train.compression.weights=int8
+says "train.compression.weights packs nothing while train.compression.kind has the value none"
 bad parallel.tensor=2 parallel.tensor train.compression.kind
-expect 2 "${train[@]}" --run-dir topk-1 --ranks 2 "${settings[@]}" --set train.compression.groups=2
+expect 2 "${train[@]}" --run-dir topk+int8-1 --ranks 2 "${settings[@]}" --set train.compression.groups=2
 says "train.compression.groups: 4 in the run, 2 now"
-expect 2 "${train[@]}" --run-dir topk-1 --ranks 2 "${settings[@]}" --set train.compression.ratio=0.02
+expect 2 "${train[@]}" --run-dir topk+int8-1 --ranks 2 "${settings[@]}" --set train.compression.ratio=0.02
 says "train.compression.ratio: 0.01 in the run, 0.02 now"
+expect 2 "${train[@]}" --run-dir topk+int8-1 --ranks 2 "${settings[@]}" --set train.compression.weights=bf16
+says "train.compression.weights: int8 in the run, bf16 now"
 expect 2 "${train[@]}" --run-dir topk-1 --ranks 2
 says "train.compression.kind: topk in the run, none now"
 

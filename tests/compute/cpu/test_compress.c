@@ -153,7 +153,7 @@ static void check_term(const sum_case *c, uint32_t index, int64_t at, uint32_t c
     const uint64_t before = ls_compressed_bytes(&c->compression, (uint64_t)at);
     plain_pack(&c->compression, x, count, y);
     ls_decompress(ck_queue(0, 1), &c->compression, (const unsigned char *)c->packed[index].t.data + before,
-                  count, unpacked);
+                  count, unpacked, false);
     assert_memory_equal(unpacked, y, count * sizeof *y);
     for (uint32_t i = 0; i < count; i++) {
         const float rest = x[i] - y[i], found = ck_at(&c->rest[index], 0, at + i);

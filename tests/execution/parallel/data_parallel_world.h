@@ -36,7 +36,7 @@ typedef struct shape {
     bool tied;
     /* of ls_step_settings; group 0: no compression */
     uint32_t group;
-    ls_compression compression;
+    ls_compression compression, changes;
     uint64_t compression_warmup;
 } shape;
 
@@ -83,6 +83,7 @@ static ls_step_settings settings_of(const shape *s)
     return (ls_step_settings){.leaves = s->leaves,
                               .group = s->group,
                               .compression = s->compression,
+                              .changes = s->changes,
                               .compression_warmup = s->compression_warmup,
                               .global_batch = s->leaves * s->micro_batches * s->micro_batch,
                               .micro_batch = s->micro_batch,
@@ -296,6 +297,7 @@ static ls_status make_parallel(rank_context *c, uint32_t rank, ls_queue *queue, 
         .leaves = w->shape.leaves,
         .group = w->shape.group,
         .compression = w->shape.compression,
+        .changes = w->shape.changes,
         .compression_warmup = w->shape.compression_warmup,
         .residuals = c->host->residuals,
         .queue = queue,
@@ -486,6 +488,7 @@ static inline void compare_world(world *w)
             assert_int_equal(log->status[i], LS_OK);
             assert_memory_equal(&log->result[i].loss, &want.loss, sizeof want.loss);
             assert_memory_equal(&log->result[i].grad_norm, &want.grad_norm, sizeof want.grad_norm);
+            assert_memory_equal(&log->result[i].residual_norm, &want.residual_norm, sizeof(double));
             assert_int_equal(log->result[i].tokens, want.tokens);
         }
     }

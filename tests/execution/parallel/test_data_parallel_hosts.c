@@ -354,6 +354,8 @@ static void hosts_give_the_bits_of_one_process_with_compression(void **state)
         s.compression = compressions[i % 3];
         s.compression_warmup = 2;
         compare_hosts(&s, &cuts[i].split, 0, 0, 1 + i % 2, false);
+        s.changes.kind = i % 2 == 0 ? LS_COMPRESSION_INT8 : LS_COMPRESSION_BF16;
+        compare_hosts(&s, &cuts[i].split, 1, 0, 1 + i % 2, false);
     }
 }
 
@@ -362,25 +364,31 @@ static void hosts_send_as_many_bytes_as_planned(void **state)
 {
     (void)state;
     static const split four = {8, 4, {1, 1, 1, 1}};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         world w;
         shape s = {.micro_batches = 1, .micro_batch = 1, .width = 64, .vocab = 700, .group = 2};
-        s.compression = compressions[i];
+        s.compression = compressions[i % 3];
+        s.changes.kind = i == 3 ? LS_COMPRESSION_INT8 : LS_COMPRESSION_NONE;
         test_store_open();
         world_init_hosts(&w, &s, four.leaves, four.hosts, four.host_count, 1, 2);
-        w.zero = 0;
+        w.zero = i == 3;
         run_ranks(&w, RANKS_MAX);
-        uint64_t sent = 0, planned = 0;
+        const ls_compression *back = i == 3 ? &s.changes : &s.compression;
+        uint64_t sent = 0, dense = 0, planned = 0, planned_dense = 0;
         for (uint32_t r = 0; r < 4; r++) {
             sent += w.shared->logs[r].result[1].traffic.link_bytes;
+            dense += w.shared->logs[r].result[1].traffic.dense_bytes;
         }
         for (uint32_t b = 0; b < w.model.layout.bucket_count; b++) {
             for (uint32_t r = 0; r < 4; r++) {
                 const ls_slice slice = ls_slice_of(&w.model.layout, b, 4, r);
-                planned += 2 * 3 * ls_compressed_bytes(&s.compression, (uint64_t)slice.count);
+                planned += 3 * ls_compressed_bytes(&s.compression, (uint64_t)slice.count) +
+                           3 * ls_compressed_bytes(back, (uint64_t)slice.count);
+                planned_dense += 2 * 3 * (uint64_t)slice.count * sizeof(float);
             }
         }
         assert_int_equal(sent, planned);
+        assert_int_equal(dense, planned_dense);
         world_release(&w);
         test_store_close();
     }

@@ -325,6 +325,7 @@ static ls_status join_others(rank *r)
         .leaves = settings.leaves,
         .group = settings.group,
         .compression = settings.compression,
+        .changes = settings.changes,
         .compression_warmup = settings.compression_warmup,
         .queue = r->session.queue,
         .residuals = r->state.residuals,
