@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/data/prepare_pipeline.h"
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/data/preparation_page.h"
+#include "cli/registered.h"
 #include "cli/table.h"
 #include "data/preparation/preparation.h"
 
@@ -116,5 +118,9 @@ ls_status ls_prepare_pipeline(ls_arena *arena, const char *path, const char *fol
         print_report(arena, folder, &figures, report);
     }
     json_decref(report);
+    const ls_registry_add_options made = {.path = ls_path_join(arena, folder, "data"),
+                                          .name = ls_registry_name_of(arena, folder),
+                                          .kind = LS_ENTRY_DATA};
+    ls_registered(arena, made, json_pack("{s:s, s:s}", "by", "data prepare", "pipeline", path));
     return LS_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/foreign_text.h"
+#include "cli/registered.h"
 #include "cli/token_ids.h"
 #include "data/tokenizer_corpus.h"
 
@@ -196,7 +197,18 @@ static ls_status run_train(const ls_invocation *invocation)
                ls_tokenizer_hash(tokenizer));
     }
     ls_tokenizer_destroy(tokenizer);
-    return status;
+    LS_TRY(status);
+    ls_survey_source *sources = ls_arena_new(invocation->arena, ls_survey_source, invocation->word_count);
+    for (size_t i = 0; i < invocation->word_count; i++) {
+        sources[i] = (ls_survey_source){invocation->words[i], "data"};
+    }
+    const ls_registry_add_options made = {.path = settings->output,
+                                          .kind = LS_ENTRY_TOKENIZER,
+                                          .sources = sources,
+                                          .source_count = invocation->word_count};
+    ls_registered(invocation->arena, made,
+                  json_pack("{s:s, s:I}", "by", "tokenize train", "vocab", (json_int_t)settings->vocab));
+    return LS_OK;
 }
 
 static const ls_option train_options[] = {

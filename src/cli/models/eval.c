@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* eval: its options; eval_loss.c computes losses, eval_answers.c counts right answers. */
 #include "cli/models/eval.h"
+#include "cli/registered.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const ls_option eval_options[] = {
     LS_ROW_TEXTS(eval_settings, data, "FILE",
@@ -88,6 +90,76 @@ static ls_status check_mode(const ls_invocation *invocation)
     return LS_OK;
 }
 
+/* Adds the numbers of `from` to the metrics; those of objects in it as "outer.inner". */
+static void add_numbers(ls_arena *arena, json_t *metrics, const char *prefix, json_t *from)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(from, key, value)
+    {
+        const char *name = ls_arena_printf(arena, "%s%s", prefix, key);
+        if (json_is_number(value)) {
+            json_object_set(metrics, name, value);
+        } else if (!*prefix) {
+            add_numbers(arena, metrics, ls_arena_printf(arena, "%s.", key), value);
+        }
+    }
+}
+
+/* What it was measured on. */
+static size_t list_data(const eval_settings *settings, ls_survey_source *sources)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < settings->data.count; i++) {
+        sources[count++] = (ls_survey_source){settings->data.items[i], "data"};
+    }
+    if (settings->records[0] || settings->tokens[0] || settings->tasks[0]) {
+        const char *path = settings->records[0]  ? settings->records
+                           : settings->tokens[0] ? settings->tokens
+                                                 : settings->tasks;
+        sources[count++] = (ls_survey_source){path, "data"};
+    }
+    if (settings->adapter[0]) {
+        sources[count++] = (ls_survey_source){settings->adapter, "adapter"};
+    }
+    return count;
+}
+
+void ls_eval_registered(const ls_invocation *invocation, const char *model, json_t *metrics)
+{
+    ls_arena *arena = invocation->arena;
+    const eval_settings *settings = invocation->settings;
+    ls_survey_source *sources = ls_arena_new(arena, ls_survey_source, settings->data.count + 3);
+    json_t *numbers = json_object(), *facts = json_pack("{s:o}", "metrics", numbers);
+    add_numbers(arena, numbers, "", metrics);
+    sources[0] = (ls_survey_source){model, "parent"};
+    const ls_registry_add_options made = {
+        .name = ls_arena_printf(arena, "%.100s-eval", ls_registry_name_of(arena, model)),
+        .kind = LS_ENTRY_EVALUATION,
+        .sources = sources,
+        .source_count = 1 + list_data(settings, sources + 1),
+        .facts = facts};
+    ls_registered(arena, made, json_pack("{s:s}", "by", "eval"));
+    json_decref(facts);
+    json_decref(metrics);
+}
+
+/* The losses of one model by the names of the data, or of the only data without a name. */
+static json_t *metrics_of(const json_t *losses)
+{
+    json_t *metrics = json_object();
+    for (size_t i = 0; i < json_array_size(losses); i++) {
+        json_t *loss = json_array_get(losses, i);
+        const char *data = json_string_value(json_object_get(loss, "data"));
+        if (json_array_size(losses) == 1) {
+            json_object_update(metrics, loss);
+        } else {
+            json_object_set(metrics, data ? data : "?", loss);
+        }
+    }
+    return metrics;
+}
+
 static ls_status run_eval(const ls_invocation *invocation)
 {
     const eval_settings *settings = invocation->settings;
@@ -101,6 +173,10 @@ static ls_status run_eval(const ls_invocation *invocation)
     json_t *losses = NULL;
     LS_TRY(ls_eval_losses(invocation->arena, settings, invocation->words, invocation->word_count, &losses));
     ls_eval_show_losses(invocation->arena, losses, settings->json);
+    for (size_t i = 0; i < invocation->word_count; i++) {
+        const json_t *model = json_array_get(json_object_get(losses, "models"), i);
+        ls_eval_registered(invocation, invocation->words[i], metrics_of(json_object_get(model, "losses")));
+    }
     json_decref(losses);
     return LS_OK;
 }

@@ -34,6 +34,12 @@ LS_MUST_CHECK ls_status ls_eval_answers(const ls_invocation *invocation);
 /* eval A B --side-by-side. */
 LS_MUST_CHECK ls_status ls_eval_side_by_side(const ls_invocation *invocation);
 
+/*
+ * Adds what was measured of `model` to the registry (cli/registered.h). metrics: {name: number or
+ * object of numbers}; what is no number is left out; dropped.
+ */
+void ls_eval_registered(const ls_invocation *invocation, const char *model, json_t *metrics);
+
 /* Splits a list at its commas; empty parts count. */
 size_t ls_eval_split(ls_arena *arena, const char *list, const char ***parts_out);
 

@@ -236,26 +236,30 @@ typedef struct asked {
 static void print_asked(const ls_invocation *invocation, const asked *a)
 {
     const eval_settings *settings = invocation->settings;
-    json_t *tasks = json_array(), *one = NULL;
+    json_t *tasks = json_array(), *one = NULL, *metrics[MODELS_MAX];
+    for (size_t m = 0; m < a->model_count; m++) {
+        metrics[m] = json_object();
+    }
     for (size_t i = 0; i < a->count; i++) {
         const ls_verdicts *v = a->verdicts + i * a->model_count;
         json_t *objects[MODELS_MAX] = {NULL};
         for (size_t m = 0; m < a->model_count; m++) {
-            if (settings->json) {
-                objects[m] = a->names
-                                 ? task_json(settings, a->models[m], a->names[i], &a->questions[i], &v[m])
-                                 : records_json(settings, a->models[m], &a->questions[i], &v[m]);
-            } else if (a->names) {
-                print_task(settings, a->models[m], a->names[i], &a->questions[i], &v[m]);
+            objects[m] = a->names ? task_json(settings, a->models[m], a->names[i], &a->questions[i], &v[m])
+                                  : records_json(settings, a->models[m], &a->questions[i], &v[m]);
+            if (a->names) {
+                json_object_set(metrics[m], a->names[i], objects[m]);
             } else {
+                json_object_update(metrics[m], objects[m]);
+            }
+            if (!settings->json && a->names) {
+                print_task(settings, a->models[m], a->names[i], &a->questions[i], &v[m]);
+            } else if (!settings->json) {
                 print_records(invocation->arena, a->models[m], &a->questions[i], &v[m]);
             }
         }
-        if (settings->json) {
-            one = joined_json(objects, a->model_count, v);
-            json_array_append(tasks, one);
-            json_decref(one);
-        } else if (a->model_count > 1) {
+        one = joined_json(objects, a->model_count, v);
+        json_array_append_new(tasks, one);
+        if (!settings->json && a->model_count > 1) {
             print_change(v);
         }
     }
@@ -265,6 +269,9 @@ static void print_asked(const ls_invocation *invocation, const asked *a)
         json_decref(root);
     }
     json_decref(tasks);
+    for (size_t m = 0; m < a->model_count; m++) {
+        ls_eval_registered(invocation, a->models[m], metrics[m]);
+    }
 }
 
 static ls_status ask_models(const ls_invocation *invocation, asked *a, const ls_extractor *extractor)

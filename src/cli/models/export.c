@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
+#include "cli/registered.h"
 #include "execution/convert/modelfile.h"
 #include "execution/train/adapter_check.h"
 #include "model/huggingface_export.h"
@@ -228,6 +229,16 @@ static ls_status check_options(const export_settings *s)
                                         : "without --gguf FILE");
 }
 
+static void add_to_registry(const ls_invocation *invocation, const char *from, const char *to,
+                            const char *form, const char *numbers)
+{
+    const ls_survey_source source = {from, "parent"};
+    const ls_registry_add_options options = {
+        .path = to, .kind = LS_ENTRY_AUTO, .sources = &source, .source_count = 1};
+    ls_registered(invocation->arena, options,
+                  json_pack("{s:s, s:s, s:s}", "by", "export", "form", form, "numbers", numbers));
+}
+
 static ls_status run_export(const ls_invocation *invocation)
 {
     const export_settings *settings = invocation->settings;
@@ -238,7 +249,9 @@ static ls_status run_export(const ls_invocation *invocation)
         LS_TRY(ls_checkpoint_resolve_best(invocation->arena, path, &path));
     }
     if (settings->gguf[0]) {
-        return run_gguf(invocation, path);
+        LS_TRY(run_gguf(invocation, path));
+        add_to_registry(invocation, path, settings->gguf, "GGUF", quant_names[settings->quant]);
+        return LS_OK;
     }
     const ls_loaded_model_options options = {.path = path,
                                              .threads = settings->threads,
@@ -248,7 +261,10 @@ static ls_status run_export(const ls_invocation *invocation)
     const ls_status status =
         settings->adapter ? export_adapter(settings, &model) : export_loaded(invocation, &model);
     ls_loaded_model_release(&model);
-    return status;
+    LS_TRY(status);
+    add_to_registry(invocation, path, settings->output, settings->adapter ? "PEFT adapter" : "Hugging Face",
+                    dtype_names[settings->dtype]);
+    return LS_OK;
 }
 
 const ls_command ls_command_export = {

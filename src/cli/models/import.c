@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
+#include "cli/registered.h"
 #include "execution/convert/new_checkpoint.h"
 
 #include <stdio.h>
@@ -44,7 +45,12 @@ static ls_status run_import(const ls_invocation *invocation)
     LS_TRY(ls_loaded_model_open(&model, &options));
     const ls_status status = save_import(invocation, &model, settings->output);
     ls_loaded_model_release(&model);
-    return status;
+    LS_TRY(status);
+    const ls_survey_source source = {invocation->words[0], "parent"};
+    const ls_registry_add_options made = {
+        .path = settings->output, .kind = LS_ENTRY_AUTO, .sources = &source, .source_count = 1};
+    ls_registered(invocation->arena, made, json_pack("{s:s}", "by", "import"));
+    return LS_OK;
 }
 
 const ls_command ls_command_import = {

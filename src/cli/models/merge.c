@@ -2,6 +2,7 @@
 /* merge: makes one model of several. */
 #include "execution/convert/merge.h"
 #include "cli/models/eval.h"
+#include "cli/registered.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +109,22 @@ static void print_result(const merge_settings *settings, const json_t *result, s
     }
 }
 
+static void add_to_registry(const ls_invocation *invocation)
+{
+    const merge_settings *settings = invocation->settings;
+    const size_t count = invocation->word_count;
+    ls_survey_source *sources = ls_arena_new(invocation->arena, ls_survey_source, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        sources[i] = (ls_survey_source){invocation->words[i], "parent"};
+    }
+    sources[count] = (ls_survey_source){settings->base[0] ? settings->base : NULL, "base"};
+    const ls_registry_add_options options = {
+        .path = settings->output, .kind = LS_ENTRY_AUTO, .sources = sources, .source_count = count + 1};
+    ls_registered(invocation->arena, options,
+                  json_pack("{s:s, s:s, s:s}", "by", "merge", "method", ls_merge_names[settings->method],
+                            "weights", settings->weights[0] ? settings->weights : "equal"));
+}
+
 static ls_status run_merge(const ls_invocation *invocation)
 {
     const merge_settings *settings = invocation->settings;
@@ -138,6 +155,7 @@ static ls_status run_merge(const ls_invocation *invocation)
     };
     json_t *result = NULL;
     LS_TRY(ls_merge(invocation->arena, &options, &result));
+    add_to_registry(invocation);
     if (!settings->json) {
         print_result(settings, result, invocation->word_count);
     }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/registered.h"
 #include "storage/hub/hub.h"
 
 #include <jansson.h>
@@ -92,6 +93,9 @@ static ls_status run_pull(const ls_invocation *invocation)
                                     .context = &shown};
     LS_TRY(ls_hub_pull(&options, invocation->arena, &pulled));
     print_result(settings, repository, folder, &pulled);
+    ls_registered(invocation->arena, (ls_registry_add_options){.path = folder, .kind = LS_ENTRY_AUTO},
+                  json_pack("{s:s, s:s, s:s, s:s, s:s}", "by", "pull", "endpoint", endpoint, "repository",
+                            repository, "revision", settings->revision, "commit", pulled.commit));
     return LS_OK;
 }
 

@@ -14,7 +14,7 @@ ls_status ls_registry_open_word(const ls_invocation *invocation, const char *add
                                 ls_registry **registry_out, ls_registry_found *found_out)
 {
     ls_registry *registry = NULL;
-    LS_TRY(ls_registry_open(address, 0.0, &registry));
+    LS_TRY(ls_registry_open(address, NULL, &registry));
     const ls_status status = ls_registry_find(registry, invocation->arena, invocation->words[0], found_out);
     if (status != LS_OK) {
         ls_registry_close(registry);
@@ -98,7 +98,7 @@ static ls_status run_add(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "--name is missing: the name under which %s is to be found",
                        invocation->words[0]);
     }
-    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
     const ls_registry_add_options options = {.path = invocation->words[0],
                                              .name = settings->name,
                                              .kind = (ls_registry_entry_kind)settings->kind,
@@ -198,7 +198,7 @@ static ls_status run_ls(const ls_invocation *invocation)
     ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = invocation->arena};
     ls_registry *registry = NULL;
     ls_text text = {0};
-    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
     json_t *rows = json_array();
     const ls_status status = list_all(invocation, registry, rows, &table);
     if (status == LS_OK && settings->json) {
@@ -408,7 +408,7 @@ static ls_status run_promote(const ls_invocation *invocation)
         return ls_fail(LS_ERR_INVALID, "there is no stage '%s': it is candidate, approved or retired",
                        invocation->words[1]);
     }
-    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
     const ls_status status =
         ls_registry_promote(registry, invocation->arena, invocation->words[0], stage, settings->note, &found);
     if (status == LS_OK) {

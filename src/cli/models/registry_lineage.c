@@ -33,6 +33,10 @@ static void print_node(ls_arena *arena, const ls_lineage_node *node, int depth, 
         ls_text_printf(&text, ": %s, %s, %s by %s", ls_registry_entry_kind_names[f->entry.kind],
                        ls_registry_stage_names[f->stage], ls_registry_time(arena, f->entry.when_s),
                        f->entry.who);
+        for (size_t i = 0; i < node->served_count; i++) {
+            ls_text_printf(&text, "; serves at %s since %s UTC by %s", node->served[i].address,
+                           ls_registry_time(arena, node->served[i].since_s), node->served[i].who);
+        }
         const size_t count = ls_lineage_facts(arena, &f->entry, facts, 16);
         for (size_t i = 0; i < count; i++) {
             ls_text_printf(&text, "%s%s", i == 0 ? "; " : ", ", facts[i]);
@@ -115,7 +119,8 @@ const ls_command ls_command_registry_lineage = {
     .summary = "show what a model was made from, and what from it",
     .details = "Follows the parents of REF (base models, data sets, tokenizers) back to the first,\n"
                "with run files, data digests, versions of the program and metrics; then what was\n"
-               "made from it: fine-tunes and evaluations. --svg draws it.\n"
+               "made from it: fine-tunes, exports and evaluations with their numbers; and where a\n"
+               "model serves now. --svg draws it.\n"
                "\n"
                "Examples:\n"
                "  lockstep registry lineage assistant@3\n"
@@ -194,7 +199,7 @@ static ls_status run_verify(const ls_invocation *invocation)
         verify_one(registry, invocation->arena, &found, &v);
         ls_registry_entry_release(&found.entry);
     } else {
-        LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+        LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
         status = verify_all(registry, invocation->arena, &v);
     }
     ls_registry_close(registry);
@@ -240,7 +245,7 @@ static ls_status run_gc(const ls_invocation *invocation)
     const gc_settings *settings = invocation->settings;
     ls_registry *registry = NULL;
     ls_registry_collected done;
-    LS_TRY(ls_registry_open(settings->registry, 0.0, &registry));
+    LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
     const ls_status status =
         ls_registry_collect(registry, invocation->arena, settings->retired, settings->dry_run, &done);
     ls_registry_close(registry);

@@ -8,6 +8,7 @@
 #include "execution/serve/chat_format.h"
 #include "execution/serve/slot_plan.h"
 #include "execution/train/memory.h"
+#include "storage/registry/serving.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,18 +50,19 @@ static const ls_option serve_options[] = {
 /* What runs. */
 typedef struct serving {
     const serve_settings *settings;
-    const char *name; /* of the model */
+    const char *path, *name; /* of the model */
     ls_env *env;
     const char *token; /* NULL: none */
     ls_loaded_model model;
     ls_slot_plan plan;
     ls_chat_format chat;
     ls_generator *generator;
+    ls_serving *note; /* in the registry */
 } serving;
 
 static void print_started(void *context, const char *address)
 {
-    const serving *s = context;
+    serving *s = context;
     char all[32], one[32];
     printf("%s at %s/v1%s\n", s->name, address,
            s->chat.template ? ""
@@ -72,6 +74,7 @@ static void print_started(void *context, const char *address)
         printf("clients send the token in %s as 'Authorization: Bearer TOKEN'\n", s->settings->token_file);
     }
     fflush(stdout);
+    s->note = ls_serving_begin(s->settings->adapter[0] ? s->settings->adapter : s->path, address);
 }
 
 /* The last part of the path: "runs/mine/" is "mine". */
@@ -112,7 +115,9 @@ static ls_status serve_open(serving *s)
         .started = print_started,
         .context = s,
     };
-    return ls_serve_run(s->env, &serve);
+    const ls_status status = ls_serve_run(s->env, &serve);
+    ls_serving_end(s->note);
+    return status;
 }
 
 static ls_status serve_model(serving *s)
@@ -144,6 +149,7 @@ static ls_status run_serve(const ls_invocation *invocation)
     const char *path = invocation->words[0];
     char token[LS_HTTP_TOKEN_BYTES + 1];
     serving s = {.settings = settings,
+                 .path = path,
                  .name = settings->name[0] ? settings->name : name_of(invocation->arena, path)};
     if (settings->tls_certificate[0] && !settings->token_file[0]) {
         return ls_fail(LS_ERR_INVALID, "--tls-certificate lets other machines in, so clients need a token: "

@@ -4,25 +4,10 @@
 #include "execution/run/trainer_internal.h"
 #include "storage/registry/lineage.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <string.h>
 
 /* Of an S3 server that does not answer: the run is finished, and does not wait long. */
 static const double patience_s = 10.0;
-
-/* The name of the run as a name of the registry: a character that is not allowed becomes '-'. */
-static const char *name_of(ls_arena *arena, const ls_run_file *run)
-{
-    if (run->registry.name[0]) {
-        return run->registry.name;
-    }
-    char *name = ls_arena_printf(arena, "%.*s", LS_ENTRY_NAME_BYTES_MAX, run->name);
-    for (char *at = name; *at; at++) {
-        *at = isalnum((unsigned char)*at) || strchr("-_.", *at) ? *at : '-';
-    }
-    return isalnum((unsigned char)name[0]) ? name : "run";
-}
 
 /* [{"as","name","entry"}] of what it was made from. */
 static json_t *parents_of(ls_trainer *trainer, ls_registry *registry, const ls_registry_entry *entry)
@@ -45,10 +30,9 @@ static ls_status add(ls_trainer *trainer, ls_registry *registry)
     const ls_run_file *run = &trainer->session.run;
     const ls_registry_add_options options = {
         .path = ls_arena_printf(&trainer->arena, "%s/%" PRIu64, trainer->dir.checkpoints, trainer->loop.step),
-        .name = name_of(&trainer->arena, run),
+        .name = run->registry.name[0] ? run->registry.name : ls_registry_name_of(&trainer->arena, run->name),
         .kind = LS_ENTRY_AUTO,
-        .store = run->registry.store,
-        .note = ""};
+        .store = run->registry.store};
     ls_registry_added added;
     LS_TRY(ls_registry_add(registry, &trainer->arena, &options, &added));
     const ls_registry_found *f = &added.found;
@@ -65,11 +49,12 @@ static ls_status add(ls_trainer *trainer, ls_registry *registry)
 void ls_trainer_register(ls_trainer *trainer)
 {
     ls_registry *registry = NULL;
-    if (!trainer->session.run.registry.add) {
+    if (!trainer->session.run.registry.add || ls_registry_is_off()) {
         return;
     }
     ls_progress_activity(trainer->books.progress, "adding to the registry");
-    ls_status status = ls_registry_open(trainer->session.run.registry.address, patience_s, &registry);
+    const ls_blob_options options = {.patience_s = patience_s};
+    ls_status status = ls_registry_open(trainer->session.run.registry.address, &options, &registry);
     status = status == LS_OK ? add(trainer, registry) : status;
     if (status != LS_OK) {
         ls_log_warn("the finished model was not added to the registry: %s", ls_error_text());

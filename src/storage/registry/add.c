@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "storage/registry/survey.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,9 +89,8 @@ static bool find_receipt(ls_registry *registry, ls_arena *arena, const char *fol
     return is_found;
 }
 
-/* Which entry a path is: itself, a run's newest checkpoint, or a folder that it is in. */
-static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, bool is_data,
-                      ls_registry_found *found)
+bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *path, bool is_data,
+                           ls_registry_found *found)
 {
     const char *checkpoint = NULL;
     char *real = realpath(path, NULL);
@@ -113,7 +112,23 @@ static bool find_path(ls_registry *registry, ls_arena *arena, const char *path, 
     return is_found;
 }
 
-/* Those that were asked for, then those that the run file names and the registry knows. */
+/* Those of the sources that the registry knows; the others go to `unknown`. */
+static void add_sources(ls_registry *registry, ls_arena *arena, const ls_survey_source *sources, size_t count,
+                        ls_registry_entry *entry, json_t *unknown)
+{
+    ls_registry_found found;
+    for (size_t i = 0; i < count && sources[i].path; i++) {
+        const ls_survey_source *s = &sources[i];
+        if (ls_registry_find_path(registry, arena, s->path, strcmp(s->as, "data") == 0, &found)) {
+            add_parent(entry, &found, s->as);
+            ls_registry_entry_release(&found.entry);
+        } else {
+            json_array_append_new(unknown, json_pack("{s:s, s:s}", "path", s->path, "as", s->as));
+        }
+    }
+}
+
+/* Those that were asked for, then those that it was made from and the registry knows. */
 static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
                               const ls_survey_source *sources, ls_registry_entry *entry)
 {
@@ -127,14 +142,8 @@ static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_r
         add_parent(entry, &found, found.entry.kind == LS_ENTRY_DATA ? "data" : "parent");
         ls_registry_entry_release(&found.entry);
     }
-    for (; sources->path; sources++) {
-        if (find_path(registry, arena, sources->path, strcmp(sources->as, "data") == 0, &found)) {
-            add_parent(entry, &found, sources->as);
-            ls_registry_entry_release(&found.entry);
-        } else {
-            json_array_append_new(unknown, json_pack("{s:s, s:s}", "path", sources->path, "as", sources->as));
-        }
-    }
+    add_sources(registry, arena, sources, SIZE_MAX, entry, unknown);
+    add_sources(registry, arena, options->sources, options->source_count, entry, unknown);
     return LS_OK;
 }
 
@@ -143,7 +152,9 @@ static ls_status find_parents(ls_registry *registry, ls_arena *arena, const ls_r
 static bool same_content(const ls_registry_entry *a, const ls_registry_entry *b)
 {
     bool same = a->kind == b->kind && a->stored == b->stored && a->file_count == b->file_count &&
-                a->parent_count == b->parent_count && strcmp(a->path, b->path) == 0;
+                a->parent_count == b->parent_count && strcmp(a->path, b->path) == 0 &&
+                (a->file_count > 0 ||
+                 json_equal(json_object_get(a->facts, "metrics"), json_object_get(b->facts, "metrics")));
     for (size_t i = 0; same && i < a->file_count; i++) {
         same = strcmp(a->files[i].name, b->files[i].name) == 0 &&
                strcmp(a->files[i].sha256, b->files[i].sha256) == 0;
@@ -200,7 +211,10 @@ static ls_status put_entry(ls_registry *registry, ls_arena *arena, ls_registry_e
         LS_TRY(put_mark(registry,
                         ls_arena_printf(arena, "children/%s/%s", entry->parents[i].digest, found->digest)));
     }
-    LS_TRY(put_mark(registry, ls_arena_printf(arena, "%s%s", place_of(arena, entry->path), found->digest)));
+    if (entry->path[0]) {
+        LS_TRY(
+            put_mark(registry, ls_arena_printf(arena, "%s%s", place_of(arena, entry->path), found->digest)));
+    }
     LS_TRY(ls_blob_put_new(ls_registry_blobs(registry),
                            ls_arena_printf(arena, "entries/%s.json", found->digest), text, bytes, &stored));
     LS_TRY(ls_name_append(ls_registry_blobs(registry), arena, entry->name, prepare_version, found->digest,
@@ -222,16 +236,36 @@ static ls_status store_files(ls_registry *registry, ls_arena *arena, const ls_re
     return LS_OK;
 }
 
+const char *ls_registry_name_of(ls_arena *arena, const char *path)
+{
+    char *whole = ls_arena_strdup(arena, path), *real = NULL;
+    for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; n--) {
+        whole[n - 1] = '\0';
+    }
+    const char *last = ls_path_basename(whole);
+    if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
+        real = realpath(whole, NULL);
+        last = ls_path_basename(real ? real : last);
+    }
+    char *name = ls_arena_printf(arena, "%.*s", LS_ENTRY_NAME_BYTES_MAX, last);
+    free(real);
+    for (char *at = name; *at; at++) {
+        *at = isalnum((unsigned char)*at) || strchr("-_.", *at) ? *at : '-';
+    }
+    return isalnum((unsigned char)name[0]) ? name : ls_arena_printf(arena, "x%.100s", name);
+}
+
 /* mark: of this process as a writer. */
 static ls_status add(ls_registry *registry, ls_arena *arena, const ls_registry_add_options *options,
                      const char *mark, ls_registry_entry *entry, ls_registry_added *added)
 {
     const char *text = NULL;
     size_t bytes = 0;
-    ls_survey_source *sources = NULL;
-    LS_TRY(ls_survey(arena, options->path, entry, &sources));
+    ls_survey_source none = {0}, *sources = &none;
+    LS_TRY(options->path ? ls_survey(arena, options->path, entry, &sources) : LS_OK);
     LS_TRY(find_parents(registry, arena, options, sources, entry));
-    if (*options->note) {
+    json_object_update(entry->facts, options->facts);
+    if (options->note && *options->note) {
         json_object_set_new(entry->facts, "note", json_string(options->note));
     }
     /* Sorts the files, and refuses bad names early. */
@@ -254,10 +288,12 @@ ls_status ls_registry_add(ls_registry *registry, ls_arena *arena, const ls_regis
 {
     const char *mark = NULL;
     ls_registry_added added = {0};
-    LS_TRY(ls_registry_entry_check_name(options->name));
+    const char *name = options->name ? options->name : ls_registry_name_of(arena, options->path);
+    LS_TRY(ls_registry_entry_check_name(name));
     LS_TRY(ls_registry_begin(registry, arena, &mark));
     ls_registry_entry entry = {.kind = options->kind,
-                               .name = options->name,
+                               .name = name,
+                               .path = "",
                                .stored = options->store,
                                .who = ls_registry_who(arena),
                                .code = "lockstep " LS_VERSION,

@@ -232,7 +232,8 @@ static ls_status get_chunk_in(ls_arena *arena, const get_job *job, const ls_chun
     const char *key = key_of(arena, "chunks", chunk->sha256), *address = ls_blob_address(job->store->blobs);
     const ls_status status = ls_blob_get(job->store->blobs, arena, key, LS_CHUNK_BYTES_MAX, &data, &bytes);
     if (status == LS_ERR_NOT_FOUND) {
-        return ls_fail(LS_ERR_DATA, "%s: its chunk %s/%s is missing", job->file->name, address, key);
+        return ls_fail(LS_ERR_DATA, "%s: its chunk %s/%s is missing; %s lists it", job->file->name, address,
+                       key, key_of(arena, "files", job->file->sha256));
     }
     LS_TRY(status);
     const char *whole = unpack(arena, data, bytes, chunk);
@@ -241,8 +242,9 @@ static ls_status get_chunk_in(ls_arena *arena, const get_job *job, const ls_chun
     }
     if (strcmp(sha256, chunk->sha256) != 0) {
         return ls_fail(LS_ERR_DATA,
-                       "%s: its chunk %s/%s is damaged; remove it and add a good copy of the file again",
-                       job->file->name, address, key);
+                       "%s: its chunk %s/%s, or %s, which lists it, is damaged; remove it and add a good "
+                       "copy of the file again",
+                       job->file->name, address, key, key_of(arena, "files", job->file->sha256));
     }
     return job->path ? ls_file_pwrite_all(job->fd, job->path, whole, (size_t)chunk->bytes, chunk->offset)
                      : LS_OK;

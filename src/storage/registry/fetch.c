@@ -3,7 +3,6 @@
 #include "storage/registry/registry.h"
 
 #include "base/file.h"
-#include "storage/registry/survey.h"
 
 #include <errno.h>
 #include <stdio.h>

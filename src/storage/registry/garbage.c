@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "storage/registry/digest_set.h"
+#include "storage/registry/serving.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -46,8 +47,14 @@ static const char *host_name(ls_arena *arena)
     return strchr(ls_registry_who(arena), '@') + 1;
 }
 
-/* Whether a writer of this host has ended without removing its mark. */
-static bool has_ended(ls_arena *arena, const char *mark)
+const char *ls_registry_mark(ls_arena *arena)
+{
+    uint64_t number = 0;
+    (void)!getrandom(&number, sizeof number, 0);
+    return ls_arena_printf(arena, "%016" PRIx64 "-%ld-%s", number, (long)getpid(), host_name(arena));
+}
+
+bool ls_registry_mark_has_ended(ls_arena *arena, const char *mark)
 {
     char *rest = NULL;
     const char *process = strchr(mark, '-');
@@ -59,11 +66,8 @@ static bool has_ended(ls_arena *arena, const char *mark)
 ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char **mark_out)
 {
     ls_blob_store *blobs = ls_registry_blobs(registry);
-    uint64_t number = 0;
     bool stored = false, busy = true;
-    (void)!getrandom(&number, sizeof number, 0);
-    const char *mark =
-        ls_arena_printf(arena, "writers/%016" PRIx64 "-%ld-%s", number, (long)getpid(), host_name(arena));
+    const char *mark = ls_arena_printf(arena, "writers/%s", ls_registry_mark(arena));
     LS_TRY(ls_blob_put_new(blobs, mark, "", 0, &stored));
     const double begun_s = ls_clock_boot_s();
     ls_status status = is_collecting(blobs, &busy);
@@ -205,6 +209,21 @@ static ls_status sweep_folder(sweep *s, const char *folder, const ls_digest_set 
     return LS_OK;
 }
 
+/* Removes notes of servers that are gone (storage/registry/serving.h). */
+static ls_status sweep_serving(sweep *s)
+{
+    ls_blob_store *blobs = ls_registry_blobs(s->needed->registry);
+    ls_blob_entry *notes = NULL;
+    size_t count = 0;
+    LS_TRY(ls_blob_list(blobs, s->needed->arena, "serving/", true, &notes, &count));
+    for (size_t i = 0; !s->dry_run && i < count; i++) {
+        if (!ls_serving_is_fresh(s->needed->arena, &notes[i])) {
+            LS_TRY(ls_blob_remove(blobs, notes[i].key));
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status sweep_all(sweep *s)
 {
     uint64_t marks = 0;
@@ -213,6 +232,7 @@ static ls_status sweep_all(sweep *s)
     LS_TRY(sweep_folder(s, "places/", &s->needed->entries, &marks));
     LS_TRY(sweep_folder(s, "files/", &s->needed->files, &s->done.files));
     LS_TRY(sweep_folder(s, "chunks/", &s->needed->chunks, &s->done.chunks));
+    LS_TRY(sweep_serving(s));
     return s->dry_run ? LS_OK : ls_blob_abandon(ls_registry_blobs(s->needed->registry), "");
 }
 
@@ -224,7 +244,7 @@ static ls_status check_writers(ls_registry *registry, ls_arena *arena)
     LS_TRY(ls_blob_list(blobs, arena, "writers/", true, &writers, &count));
     for (size_t i = 0; i < count; i++) {
         const double age_s = ls_clock_wall_s() - writers[i].modified_s;
-        if (age_s < writer_limit_s && !has_ended(arena, writers[i].key)) {
+        if (age_s < writer_limit_s && !ls_registry_mark_has_ended(arena, writers[i].key)) {
             return ls_fail(
                 LS_ERR_FAILED,
                 "a writer has been adding to %s for %s, and nothing was removed: try again when it "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/registry/lineage.h"
 
+#include "base/file.h"
 #include "base/svg.h"
 
 #include <inttypes.h>
@@ -42,7 +43,7 @@ static ls_status node_of(search *s, const char *digest, int generation, size_t *
     node->is_missing = status != LS_OK;
     *is_new_out = true;
     l->node_count++;
-    return LS_OK;
+    return ls_serving_list(s->registry, s->arena, digest, &node->served, &node->served_count);
 }
 
 static void add_edge(search *s, size_t parent, size_t child, const char *as)
@@ -221,15 +222,37 @@ static void add_preparation_line(ls_arena *arena, const json_t *made, lines *l)
     ls_text_release(&names);
 }
 
-static void add_metric_lines(ls_arena *arena, const json_t *metrics, lines *l)
+/* All numbers of an evaluation; of others, the losses. */
+static void add_metric_lines(ls_arena *arena, const ls_registry_entry *entry, lines *l)
 {
-    static const char *const wanted[] = {"val_loss", "loss", "perplexity", "accuracy"};
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        const json_t *value = json_object_get(metrics, wanted[i]);
-        if (json_is_number(value)) {
-            add_line(l, ls_arena_printf(arena, "%s %.4g", wanted[i], json_number_value(value)));
+    const bool is_evaluation = entry->kind == LS_ENTRY_EVALUATION;
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(entry->facts, "metrics"), key, value)
+    {
+        if (json_is_number(value) && (is_evaluation || ls_path_has_suffix(key, "loss"))) {
+            add_line(l, ls_arena_printf(arena, "%s %.6g", key, json_number_value(value)));
         }
     }
+}
+
+/* "by merge, method average": how a command made it. */
+static void add_made_line(ls_arena *arena, const json_t *made, lines *l)
+{
+    const char *key, *comma = "";
+    json_t *value;
+    ls_text text = {0};
+    json_object_foreach((json_t *)made, key, value)
+    {
+        if (json_is_string(value) && json_string_length(value) > 0) {
+            ls_text_printf(&text, "%s%s %s", comma, key, json_string_value(value));
+            comma = ", ";
+        }
+    }
+    if (text.bytes > 0) {
+        add_line(l, ls_arena_strdup(arena, ls_text_string(&text)));
+    }
+    ls_text_release(&text);
 }
 
 size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const char **texts, size_t count)
@@ -237,13 +260,14 @@ size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const c
     lines l = {texts, 0, count};
     const json_t *sources = json_object_get(entry->facts, "sources");
     add_run_lines(arena, json_object_get(entry->facts, "run"), &l);
+    add_made_line(arena, json_object_get(entry->facts, "made"), &l);
     add_preparation_line(arena, json_object_get(entry->facts, "preparation"), &l);
-    if (!json_object_get(entry->facts, "run")) {
+    if (!json_object_get(entry->facts, "run") && entry->file_count > 0) {
         add_line(&l, ls_arena_printf(arena, "%zu file%s, %.1f MB", entry->file_count,
                                      entry->file_count == 1 ? "" : "s",
                                      (double)ls_registry_entry_bytes(entry) / 1e6));
     }
-    add_metric_lines(arena, json_object_get(entry->facts, "metrics"), &l);
+    add_metric_lines(arena, entry, &l);
     add_line(&l, entry->code);
     for (size_t i = 0; i < json_array_size(sources); i++) {
         const json_t *source = json_array_get(sources, i);
@@ -268,7 +292,14 @@ static json_t *node_to_json(const ls_lineage_node *node)
 {
     json_t *object = node->is_missing ? json_pack("{s:s, s:b}", "entry", node->found.digest, "missing", true)
                                       : ls_registry_found_to_json(&node->found);
+    json_t *serving = json_array();
+    for (size_t i = 0; i < node->served_count; i++) {
+        const ls_served *s = &node->served[i];
+        json_array_append_new(
+            serving, json_pack("{s:s, s:s, s:f}", "address", s->address, "who", s->who, "since", s->since_s));
+    }
     json_object_set_new(object, "generation", json_integer(node->generation));
+    json_object_set_new(object, "serving", serving);
     return object;
 }
 
@@ -335,7 +366,10 @@ static void draw_node(ls_arena *arena, const ls_lineage_node *node, double x, do
     draw_line(svg, x + 10, y + 20 + LINE_HEIGHT, false,
               ls_arena_printf(arena, "%s, %s", ls_registry_entry_kind_names[f->entry.kind],
                               ls_registry_stage_names[f->stage]));
-    count = ls_lineage_facts(arena, &f->entry, facts, BOX_LINES - 2);
+    for (size_t i = 0; i < node->served_count && count < BOX_LINES - 2; i++) {
+        facts[count++] = ls_arena_printf(arena, "serves at %s", node->served[i].address);
+    }
+    count += ls_lineage_facts(arena, &f->entry, facts + count, BOX_LINES - 2 - count);
     for (size_t i = 0; i < count; i++) {
         draw_line(svg, x + 10, y + 20 + LINE_HEIGHT * (double)(i + 2), false, facts[i]);
     }

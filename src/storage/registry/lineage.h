@@ -11,7 +11,7 @@
 #define LS_STORAGE_REGISTRY_LINEAGE_H
 
 #include "base/text.h"
-#include "storage/registry/registry.h"
+#include "storage/registry/serving.h"
 
 /* Entries in one lineage at most; more are left out, which `cut` tells. */
 enum { LS_LINEAGE_NODES_MAX = 500 };
@@ -19,7 +19,9 @@ enum { LS_LINEAGE_NODES_MAX = 500 };
 typedef struct ls_lineage_node {
     ls_registry_found found; /* without an entry if it is missing: kind, name, ... are then 0 */
     bool is_missing;         /* named as a parent, but not in the registry */
-    int generation;          /* 0: the entry asked for; -1: a parent; 1: a child; ... */
+    const ls_served *served; /* where it serves now */
+    size_t served_count;
+    int generation; /* 0: the entry asked for; -1: a parent; 1: a child; ... */
 } ls_lineage_node;
 
 typedef struct ls_lineage_edge {
@@ -43,15 +45,16 @@ void ls_lineage_release(ls_lineage *lineage);
 /* "assistant@3"; the first digits of the digest without a version. In `arena`. */
 const char *ls_registry_label(ls_arena *arena, const ls_registry_found *found);
 
-/* Facts of an entry in a line each, in `arena`: "run file 1f0c...", "data corpus/a.txt", "val_loss
- * 2.31". Returns their number, at most `count`. */
+/* Facts of an entry in a line each, in `arena`: "run file 1f0c...", "data 73ef...", "val_loss
+ * 2.31", "by merge, method average". Returns their number, at most `count`. */
 size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const char **lines, size_t count);
 
 /* {"entry","name","version","stage","kind","path","stored","bytes","who","when","code","facts"};
  * the caller drops it. */
 json_t *ls_registry_found_to_json(const ls_registry_found *found);
 
-/* {"entry","nodes":[...],"edges":[{"parent","child","as"}]}; the caller drops it. */
+/* {"entry","cut","nodes":[...],"edges":[{"parent","child","as"}]}; a node is as above with
+ * "generation" and "serving":[{"address","who","since"}]. The caller drops it. */
 json_t *ls_lineage_to_json(const ls_lineage *lineage);
 
 /* Appends an <svg>. */

@@ -190,17 +190,35 @@ static ls_status put_record(ls_blob_store *store, ls_arena *arena, const ls_name
     return status;
 }
 
+/* The record of an earlier try, if that arrived after all: a network may deliver it late. */
+static const ls_name_record *find_own(const ls_name *now, const ls_name_record *record)
+{
+    for (size_t i = now->record_count; i-- > 0;) {
+        const ls_name_record *r = &now->records[i];
+        if (r->when_s == record->when_s && strcmp(r->who, record->who) == 0 &&
+            r->is_version == record->is_version && strcmp(r->digest, record->digest) == 0) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
 ls_status ls_name_append(ls_blob_store *store, ls_arena *arena, const char *name, ls_name_prepare prepare,
                          void *context, ls_name_record *record_out)
 {
+    const ls_name_record empty = {.who = ls_registry_who(arena), .note = "", .when_s = ls_clock_wall_s()};
+    ls_name_record record = empty;
     for (int i = 0; i < TRIES_MAX; i++) {
         ls_name now;
         bool stored = false;
         LS_TRY(ls_name_read(store, arena, name, &now));
-        ls_name_record record = {.who = ls_registry_who(arena), .note = "", .when_s = ls_clock_wall_s()};
-        LS_TRY(prepare(context, &now, &record));
-        LS_TRY(put_record(store, arena, &now, &record, &stored));
-        if (stored) {
+        const ls_name_record *own = i > 0 ? find_own(&now, &record) : NULL;
+        record = own ? *own : empty;
+        if (!own) {
+            LS_TRY(prepare(context, &now, &record));
+            LS_TRY(put_record(store, arena, &now, &record, &stored));
+        }
+        if (own || stored) {
             *record_out = record;
             return LS_OK;
         }

@@ -2,6 +2,7 @@
 /* Opening and finding; stages. */
 #include "storage/registry/registry.h"
 
+#include "base/assert.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -16,22 +17,30 @@ struct ls_registry {
     ls_chunk_store *chunks;
 };
 
-ls_status ls_registry_open(const char *address, double patience_s, ls_registry **registry_out)
+static const char *chosen_address(void)
+{
+    const char *chosen = getenv("LOCKSTEP_REGISTRY");
+    return chosen ? chosen : "";
+}
+
+bool ls_registry_is_off(void)
+{
+    return strcmp(chosen_address(), "off") == 0;
+}
+
+ls_status ls_registry_open(const char *address, const ls_blob_options *options, ls_registry **registry_out)
 {
     ls_arena arena = {0};
-    const char *chosen = getenv("LOCKSTEP_REGISTRY");
-    address = address && *address ? address : chosen && *chosen ? chosen : ls_home_path(&arena, "registry");
-    ls_status status = address ? LS_OK
-                               : ls_fail(LS_ERR_INVALID, "no folder is known for the registry: set "
-                                                         "LOCKSTEP_REGISTRY, LOCKSTEP_HOME or HOME");
+    const char *chosen = chosen_address();
+    address = address && *address ? address : *chosen ? chosen : ls_home_path(&arena, "registry");
     ls_registry *registry = calloc(1, sizeof *registry);
-    if (status == LS_OK && !registry) {
-        status = ls_fail(LS_ERR_MEMORY, "no memory for the registry %s", address);
-    }
-    if (status == LS_OK) {
-        const ls_blob_options options = {.patience_s = patience_s};
-        status = ls_blob_open(address, &options, &registry->blobs);
-    }
+    LS_ASSERT(registry && "not enough memory for a registry");
+    const ls_status status =
+        !address ? ls_fail(LS_ERR_INVALID, "no folder is known for the registry: set LOCKSTEP_REGISTRY, "
+                                           "LOCKSTEP_HOME or HOME")
+        : strcmp(address, "off") == 0
+            ? ls_fail(LS_ERR_INVALID, "LOCKSTEP_REGISTRY is off: set it to a folder or s3://BUCKET/PREFIX")
+            : ls_blob_open(address, options, &registry->blobs);
     ls_arena_release(&arena);
     if (status != LS_OK) {
         free(registry);
@@ -202,7 +211,12 @@ ls_status ls_registry_find(ls_registry *registry, ls_arena *arena, const char *r
     ls_registry_found found = {
         .name = name.name, .version = version, .stage = name.versions[version - 1].stage};
     memcpy(found.digest, name.versions[version - 1].digest, sizeof found.digest);
-    LS_TRY(read_entry(registry, arena, found.digest, &found.entry));
+    const ls_status status = read_entry(registry, arena, found.digest, &found.entry);
+    if (status == LS_ERR_NOT_FOUND) {
+        return ls_fail_within(LS_ERR_DATA, "%s@%u: its record or its entry is damaged; bring it from a copy",
+                              word, version);
+    }
+    LS_TRY(status);
     *found_out = found;
     return LS_OK;
 }

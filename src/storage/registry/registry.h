@@ -10,6 +10,7 @@
  *   files/, chunks/             bytes of entries that are stored (storage/registry/chunks.h)
  *   writers/<number>-<process>-<host>    empty: a writer is at work; removed at its end
  *   collecting                  who collects garbage, while that goes on
+ *   serving/<entry>/<mark>      where a model serves now (storage/registry/serving.h)
  *
  * An entry is added in this order: chunks, lists of chunks, children and places, the entry, the
  * record of its name. A process killed anywhere leaves a whole registry, and at most some blobs
@@ -31,12 +32,16 @@
 
 #include "storage/registry/chunks.h"
 #include "storage/registry/names.h"
+#include "storage/registry/survey.h"
 
 typedef struct ls_registry ls_registry;
 
-/* address: "" or NULL: $LOCKSTEP_REGISTRY, else registry/ in $LOCKSTEP_HOME. patience_s: as for
- * blobs; 0: the default. A folder need not exist. Errors: LS_ERR_INVALID. */
-LS_MUST_CHECK ls_status ls_registry_open(const char *address, double patience_s, ls_registry **registry_out);
+/* address: "" or NULL: $LOCKSTEP_REGISTRY, else registry/ in $LOCKSTEP_HOME. options: of its blobs;
+ * NULL: the defaults. A folder need not exist. Errors: LS_ERR_INVALID, also if it is "off". */
+LS_MUST_CHECK ls_status ls_registry_open(const char *address, const ls_blob_options *options,
+                                         ls_registry **registry_out);
+/* Whether $LOCKSTEP_REGISTRY is "off": then nothing is added that nobody asked for. */
+bool ls_registry_is_off(void);
 void ls_registry_close(ls_registry *registry); /* NULL is allowed */
 const char *ls_registry_address(const ls_registry *registry);
 ls_blob_store *ls_registry_blobs(const ls_registry *registry);
@@ -61,12 +66,16 @@ LS_MUST_CHECK ls_status ls_registry_load(ls_registry *registry, ls_arena *arena,
                                          ls_registry_found *found_out);
 
 typedef struct ls_registry_add_options {
-    const char *path, *name;
+    const char *path; /* NULL: an entry without files, such as the numbers of an evaluation */
+    const char *name; /* NULL: that of the path (ls_registry_name_of) */
     ls_registry_entry_kind kind;
+    const ls_survey_source *sources; /* made from these, and what the path tells of itself */
+    size_t source_count;
+    json_t *facts;              /* added to those of the path; borrowed; NULL: none */
     const char *const *parents; /* references (parent_count) */
     size_t parent_count;
     bool store;       /* keep the bytes; else the entry refers to the path */
-    const char *note; /* "" for none */
+    const char *note; /* "" or NULL for none */
 } ls_registry_add_options;
 
 typedef struct ls_registry_added {
@@ -76,14 +85,24 @@ typedef struct ls_registry_added {
 } ls_registry_added;
 
 /*
- * Adds an entry as the next version of its name, in stage candidate. Parents are those given, what
- * the run file of a checkpoint was made from, if that is in the registry (a copy that
- * ls_registry_get made, or a path that an entry was made from and whose files have the same sizes),
- * and nothing else. The caller releases added_out->found.entry. Errors: those of ls_survey;
- * LS_ERR_INVALID for a name or a parent; LS_ERR_TIMEOUT when garbage is being collected.
+ * Adds an entry as the next version of its name, in stage candidate. Parents are those given, and
+ * those of the sources, and of what the run file of a checkpoint was made from, that are in the
+ * registry (ls_registry_find_path). The caller releases added_out->found.entry. Errors: those of
+ * ls_survey; LS_ERR_INVALID for a name or a parent; LS_ERR_TIMEOUT when garbage is being collected.
  */
 LS_MUST_CHECK ls_status ls_registry_add(ls_registry *registry, ls_arena *arena,
                                         const ls_registry_add_options *options, ls_registry_added *added_out);
+
+/*
+ * Which entry the path is: one that was made from it and whose files have the same sizes, or that
+ * ls_registry_get made a copy of; for a run, that of its newest checkpoint. is_data: also one made
+ * from a folder that it is in. False: none, or it can't be read. The caller releases the entry.
+ */
+bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *path, bool is_data,
+                           ls_registry_found *found_out);
+
+/* The last part of a path as a name of entries: what names cannot hold becomes '-'. In `arena`. */
+const char *ls_registry_name_of(ls_arena *arena, const char *path);
 
 /* Puts an entry's files into the new folder `folder`, which appears when all of them are there and
  * checked, with a receipt. Errors: LS_ERR_INVALID if the folder is there and not empty, or the
@@ -115,6 +134,11 @@ typedef struct ls_registry_collected {
  */
 LS_MUST_CHECK ls_status ls_registry_collect(ls_registry *registry, ls_arena *arena, bool retired,
                                             bool dry_run, ls_registry_collected *collected_out);
+
+/* The end of the key of a mark of this process, "<number>-<process>-<host>", in `arena`. */
+const char *ls_registry_mark(ls_arena *arena);
+/* Whether a mark, or a key that ends with one, is of a process of this host that has ended. */
+bool ls_registry_mark_has_ended(ls_arena *arena, const char *mark);
 
 /* Marks this process as a writer until ls_registry_end; mark_out: in `arena`. */
 LS_MUST_CHECK ls_status ls_registry_begin(ls_registry *registry, ls_arena *arena, const char **mark_out);

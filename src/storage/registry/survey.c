@@ -215,7 +215,7 @@ static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry, ls_surv
 
 /* ---- checkpoints ---- */
 
-/* model.from, adapter.from and data.train of a run file. */
+/* model.from, adapter.from, tokenizer.file and data.train of a run file. */
 static ls_status read_sources(ls_arena *arena, const char *text, size_t bytes, const char *where,
                               ls_survey_source *sources)
 {
@@ -227,6 +227,9 @@ static ls_status read_sources(ls_arena *arena, const char *text, size_t bytes, c
     add_source(arena, sources,
                json_string_value(json_object_get(json_object_get(document.root, "adapter"), "from")),
                "adapter");
+    add_source(arena, sources,
+               json_string_value(json_object_get(json_object_get(document.root, "tokenizer"), "file")),
+               "tokenizer");
     for (size_t i = 0; i < json_array_size(train); i++) {
         const json_t *item = json_array_get(train, i);
         const char *path = json_string_value(item);

@@ -16,15 +16,18 @@
  * entry. */
 #define LS_REGISTRY_RECEIPT "registry.json"
 
-/*
- * Fills in kind (if it is LS_ENTRY_AUTO), path, files and facts. sources_out: paths that it was
- * made from, as its run file has them, NULL-terminated, with what each is: "base", "adapter",
- * "data". Errors: LS_ERR_NOT_FOUND; LS_ERR_INVALID for a path without files, or a name that an
- * entry cannot hold; those of ls_checkpoint_open; LS_ERR_IO.
- */
+/* A path that something was made from, and as what: "base", "adapter", "tokenizer", "data" or
+ * "parent". */
 typedef struct ls_survey_source {
     const char *path, *as;
 } ls_survey_source;
+
+/*
+ * Fills in kind (if it is LS_ENTRY_AUTO), path, files and facts. sources_out: what it was made
+ * from, as its run file has it, ended by a path that is NULL. Errors: LS_ERR_NOT_FOUND;
+ * LS_ERR_INVALID for a path without files, or a name that an entry cannot hold; those of
+ * ls_checkpoint_open; LS_ERR_IO.
+ */
 LS_MUST_CHECK ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
                                   ls_survey_source **sources_out);
 

@@ -52,7 +52,7 @@ same "both directions" "$(python3 -c '
 import json, sys
 l = json.load(open(sys.argv[1]))
 print(sorted((n["name"], n["version"], n["generation"]) for n in l["nodes"]), len(l["edges"]))' "$out")" \
-    "[('assistant', 1, 0), ('assistant', 2, 1), ('corpus', 1, -1), ('scores', 1, 1), ('second', 1, 1)] 6"
+    "[('assistant', 1, 0), ('assistant', 2, 1), ('corpus', 1, -1), ('got-eval', 1, 1), ('scores', 1, 1), ('second', 1, 1)] 8"
 expect 0 registry show scores
 prints "perplexity" "lockstep "
 
@@ -178,6 +178,14 @@ rm home/registry/writers/0-1-elsewhere
 expect 0 registry gc # the marks of processes that were killed here do not count
 check "no mark is left" test ! -e home/registry/writers
 expect 0 registry verify
+# gc beside an add: it waits or refuses, and never takes what the add has just stored.
+rm -r home/registry/chunks home/registry/files
+"$LOCKSTEP" registry add large --name beside --store >beside 2>&1 &
+adder=$!
+while kill -0 $adder 2>/dev/null; do registry gc >/dev/null 2>&1; done
+wait $adder
+check "the add beside gc succeeded" grep -q "beside@1 added" beside
+expect 0 registry verify beside
 expect 0 registry add large --name large --store
 expect 0 registry get large -o large.back
 check "after all that, the same bytes" cmp large large.back/large

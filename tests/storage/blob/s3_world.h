@@ -213,6 +213,7 @@ static inline void sim_list(sim_s3 *s, const sim_request *r, sim_answer *a)
     sim_object *sorted[SIM_KEYS_MAX];
     size_t count = 0, shown = 0;
     const bool of_uploads = sim_parameter(r, "uploads", text, sizeof text);
+    const bool by_folder = sim_parameter(r, "delimiter", text, sizeof text);
     sim_parameter(r, "prefix", prefix, sizeof prefix);
     sim_parameter(r, "continuation-token", after, sizeof after);
     for (size_t i = 0; i < s->count; i++) {
@@ -227,9 +228,16 @@ static inline void sim_list(sim_s3 *s, const sim_request *r, sim_answer *a)
         }
     }
     ls_text_append(&a->body, "<Result>");
-    for (; shown < count && (of_uploads || shown < 3); shown++) { /* few, so that lists go on */
+    for (; shown < count && (of_uploads || by_folder || shown < 3); shown++) { /* few: lists go on */
         const sim_object *o = sorted[shown];
-        if (of_uploads) {
+        const char *slash = by_folder ? strchr(o->key + strlen(prefix), '/') : NULL;
+        if (slash) {
+            const int bytes = (int)(slash + 1 - o->key);
+            if (shown == 0 || strncmp(sorted[shown - 1]->key, o->key, (size_t)bytes) != 0) {
+                ls_text_printf(&a->body, "<CommonPrefixes><Prefix>%.*s</Prefix></CommonPrefixes>", bytes,
+                               o->key);
+            }
+        } else if (of_uploads) {
             ls_text_printf(&a->body, "<Upload><Key>%s</Key><UploadId>%s</UploadId></Upload>", o->key,
                            o->upload);
         } else {

@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "storage/registry/lineage.h"
-#include "storage/registry/survey.h"
 #include "storage/safetensors/safetensors.h"
 
 #include <stdio.h>
@@ -28,7 +27,7 @@ static int set_up(void **state)
     place *p = calloc(1, sizeof *p);
     snprintf(p->path, sizeof p->path, "/tmp/lockstep-registry-XXXXXX");
     assert_non_null(mkdtemp(p->path));
-    assert_int_equal(ls_registry_open(ls_path_join(&p->arena, p->path, "r"), 0.0, &p->registry), LS_OK);
+    assert_int_equal(ls_registry_open(ls_path_join(&p->arena, p->path, "r"), NULL, &p->registry), LS_OK);
     *state = p;
     return 0;
 }
@@ -314,7 +313,7 @@ static void registry_verify_names_damage(void **state)
     ls_registry_entry_release(&found.entry);
     /* Adding it again brings the chunk back. */
     ls_registry_close(p->registry);
-    assert_int_equal(ls_registry_open(ls_path_join(&p->arena, p->path, "r"), 0.0, &p->registry), LS_OK);
+    assert_int_equal(ls_registry_open(ls_path_join(&p->arena, p->path, "r"), NULL, &p->registry), LS_OK);
     assert_false(add(p, path, "d", true, NULL).is_new);
     assert_int_equal(ls_registry_find(p->registry, &p->arena, "d@1", &found), LS_OK);
     assert_int_equal(ls_registry_verify(p->registry, &p->arena, &found, &gone), LS_OK);
