@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x pipeline {1..4} x data {1,2,3}
-# that fits the ranks, with each schedule, and compares the hashes with those of one rank. Models with experts: expert {1,2,4} x pipeline x data.
+# that fits the ranks, with each schedule, and compares the hashes with those of one rank. Models with experts: these x expert {1,2,4}.
 # With --hosts each mesh runs on two hosts of network namespaces instead, half of the ranks on each (whole stages), with ZeRO stages 0 to 3 in
 # turn; needs root, or user namespaces.
 # Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [--hosts] [FAMILY ...]     families: gpt2 llama qwen3 mixtral qwen3-moe (all)
@@ -32,23 +32,18 @@ python3 -c '
 import random
 random.seed(1)
 open("text.txt", "w").write(" ".join(random.choice("the cat sat on a mat and ran".split()) for _ in range(20000)))'
-cut=
-"$lockstep" train --keys | grep -q train.sequence_cut && cut="sequence_cut: 2,"
-
 # has_experts FAMILY
 has_experts() { [ "$1" = mixtral ] || [ "$1" = qwen3-moe ]; }
 
 write_run() {
-    local pieces="tensor_cut: 4, $cut" experts=""
-    if has_experts "$1"; then
-        pieces="" experts=", experts: 8, experts_per_token: 2"
-    fi
+    local experts=""
+    ! has_experts "$1" || experts=", experts: 8, experts_per_token: 2"
     cat >"$1.yaml" <<YAML
 name: $1
 model: {family: $1, layers: 4, heads: 4, width: 32, ffn: 64, context: 32$experts}
 tokenizer: {kind: bytes}
 data: {train: [text.txt]}
-train: {steps: 3, global_batch: 12, micro_batch: 1, leaves: 6, $pieces optimizer: {lr: 1.0e-2}}
+train: {steps: 3, global_batch: 12, micro_batch: 1, leaves: 6, tensor_cut: 4, sequence_cut: 2, optimizer: {lr: 1.0e-2}}
 eval: {every_steps: 0}
 sample: {every_steps: 0}
 checkpoint: {every_steps: 0}
@@ -85,20 +80,18 @@ for family in "${families[@]}"; do
     write_run "$family"
     reference=$(hashes "$family" --ranks 1)
     count=0 equal=0
-    tensors="1 2 4" contexts="1 ${cut:+2}" experts=1
-    if has_experts "$family"; then
-        tensors=1 contexts=1 experts="1 2 4"
-    fi
-    for tensor in $tensors; do for context in $contexts; do for expert in $experts; do for pipeline in 1 2 3 4; do for data in 1 2 3; do
+    experts=1
+    ! has_experts "$family" || experts="1 2 4"
+    for tensor in 1 2 4; do for context in 1 2; do for expert in $experts; do for pipeline in 1 2 3 4; do for data in 1 2 3; do
         ranks=$((tensor * context * expert * pipeline * data))
         [ $ranks -le "$most" ] && [ $((expert * data)) -le 6 ] || continue
         schedules=1f1b
         [ $pipeline -eq 1 ] || schedules="1f1b zero-bubble"
         [ $pipeline -ne 2 ] || schedules+=" interleaved"
         for schedule in $schedules; do
-            mesh=(--ranks $ranks --set parallel.tensor=$tensor --set parallel.pipeline=$pipeline --set parallel.schedule=$schedule)
+            mesh=(--ranks $ranks --set parallel.tensor=$tensor --set parallel.context=$context --set parallel.pipeline=$pipeline
+                --set parallel.schedule=$schedule)
             [ $expert -eq 1 ] || mesh+=(--set parallel.expert=$expert)
-            [ -z "$cut" ] || mesh+=(--set parallel.context=$context)
             if [ -n "$hosts" ]; then
                 unit=$((tensor * context))
                 [ $expert -eq 1 ] || unit=$((ranks / data)) # a host has whole crews

@@ -46,11 +46,13 @@ typedef struct ls_backend_experts {
     ls_status (*combine_backward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *rows,
                                   const ls_tensor *weights, const ls_tensor *dy, const ls_tensor *drows,
                                   const ls_tensor *dweights);
-    ls_status (*linear_forward)(ls_queue *, const struct ls_routes *routes, const ls_tensor *weight,
+    ls_status (*linear_forward)(ls_queue *, const struct ls_routes *routes, const struct ls_linear *linear,
                                 const ls_tensor *x, const ls_tensor *y);
-    ls_status (*linear_backward_input)(ls_queue *, const struct ls_routes *routes, const ls_tensor *weight,
-                                       const ls_tensor *dy, const ls_tensor *dx);
-    ls_status (*linear_backward_weight)(ls_queue *, const struct ls_routes *routes, const ls_tensor *x,
+    ls_status (*linear_backward_input)(ls_queue *, const struct ls_routes *routes,
+                                       const struct ls_linear *linear, const ls_tensor *dy,
+                                       const ls_tensor *dx);
+    ls_status (*linear_backward_weight)(ls_queue *, const struct ls_routes *routes,
+                                        const struct ls_linear *linear, const ls_tensor *x,
                                         const ls_tensor *dy, const ls_tensor *dweight, bool accumulate);
 } ls_backend_experts;
 

@@ -150,13 +150,12 @@ static ls_status check_sequence_cut(const ls_run_file *run)
                        number(cut), number(context), number(2 * cut),
                        number((context + 2 * cut - 1) / (2 * cut) * (2 * cut)));
     }
-    const bool has_adapter = run->adapter.kind != LS_ADAPTER_NONE, has_experts = run->model.experts > 0;
-    if (cut > 1 && (has_adapter || has_experts || run->train.precision != LS_PRECISION_FP32)) {
+    const bool has_adapter = run->adapter.kind != LS_ADAPTER_NONE;
+    if (cut > 1 && (has_adapter || run->train.precision != LS_PRECISION_FP32)) {
         return ls_fail(LS_ERR_UNSUPPORTED, "train.sequence_cut is %llu, but in this version it must be 1 %s",
                        number(cut),
-                       has_adapter   ? "for runs that train an adapter (adapter.kind)"
-                       : has_experts ? "for models with experts"
-                                     : "unless train.precision is fp32");
+                       has_adapter ? "for runs that train an adapter (adapter.kind)"
+                                   : "unless train.precision is fp32");
     }
     return LS_OK;
 }
@@ -165,21 +164,18 @@ static ls_status check_tensor_cut(const ls_run_file *run)
 {
     const ls_run_model *model = &run->model;
     const uint64_t cut = run->train.tensor_cut;
-    if (model->experts > 0 && cut > 1) {
-        return ls_fail(LS_ERR_INVALID,
-                       "train.tensor_cut is %llu, but in this version it must be 1 for models with experts",
-                       number(cut));
-    }
-    if (model->kv_heads % cut != 0 || model->ffn % cut != 0) {
+    const bool has_experts = model->experts > 0;
+    const uint64_t ffn = has_experts && model->expert_ffn > 0 ? model->expert_ffn : model->ffn;
+    if (model->kv_heads % cut != 0 || ffn % cut != 0) {
         uint64_t works = cut;
-        while (model->kv_heads % works != 0 || model->ffn % works != 0) {
+        while (model->kv_heads % works != 0 || ffn % works != 0) {
             works--;
         }
-        return ls_fail(
-            LS_ERR_INVALID,
-            "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.ffn %llu; use "
-            "%llu",
-            number(cut), number(model->kv_heads), number(model->ffn), number(works));
+        return ls_fail(LS_ERR_INVALID,
+                       "train.tensor_cut is %llu, but must divide model.kv_heads %llu and model.%s %llu; use "
+                       "%llu",
+                       number(cut), number(model->kv_heads), has_experts ? "expert_ffn" : "ffn", number(ffn),
+                       number(works));
     }
     return LS_OK;
 }

@@ -7,11 +7,11 @@
 #include <string.h>
 
 enum {
-    LAYER_OPS_MAX = 22,
+    LAYER_OPS_MAX = 24,
     /* of one set of ops: outputs, statistics, gradients, workspaces */
-    LAYER_VALUES_MAX = 54,
-    /* forward 20, clones 18, backward 28 */
-    LAYER_STEPS_MAX = 66,
+    LAYER_VALUES_MAX = 60,
+    /* forward 22, clones 20, backward 34 */
+    LAYER_STEPS_MAX = 76,
     OUTER_MAX = 12
 };
 
@@ -80,9 +80,7 @@ int32_t ls_plan_add_norm(builder *b, int32_t sum, const int32_t addends[2], norm
     return index;
 }
 
-/* Cuts the sums of a linear: over its inputs in forward (LS_LINEAR_SPLIT_IN), or over its outputs
- * in BACKWARD_INPUT. */
-static void set_cut(builder *b, int32_t index, ls_linear_split split)
+void ls_plan_set_cut(builder *b, int32_t index, ls_linear_split split)
 {
     ls_op *op = op_at(b, index);
     op->split = b->plan->options.tensor_degree > 1 ? split : LS_LINEAR_SPLIT_NONE;
@@ -167,18 +165,6 @@ static linear_ops with_adapter(builder *b, int32_t linear, int which, layer_valu
     found.low = v->low[which];
     *op_at(b, ops.adapter) = found;
     return ops;
-}
-
-static void set_segments(builder *b, int32_t index, uint32_t count, const int64_t widths[])
-{
-    ls_op *op = op_at(b, index);
-    op->segment_count = count;
-    int64_t total = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        op->segment[i] = widths[i];
-        total += widths[i];
-    }
-    LS_ASSERT(total == op->out_features);
 }
 
 /* ---- values of a layer ---- */
@@ -278,7 +264,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     const int32_t normed = ls_plan_gather(b, v->normed_1, &gather);
     const int32_t qkv = add_linear(b, normed, v->qkv, p->qkv, p->qkv_bias);
     set_segments(b, qkv, 3, (const int64_t[]){b->q, b->kv, b->kv});
-    set_cut(b, qkv, LS_LINEAR_SPLIT_OUT);
+    ls_plan_set_cut(b, qkv, LS_LINEAR_SPLIT_OUT);
     ops->linears[QKV] = with_adapter(b, qkv, QKV, v);
     ops->linears[QKV].gather = gather;
     ops->qk_norm = LS_NONE;
@@ -307,7 +293,7 @@ static void add_attention_ops(builder *b, layer_values *v, const layer_parameter
     attention->window = ls_model_config_window(c, b->layer);
     const int32_t branch = ls_plan_scatter(b, v->projected, p->project_bias, &scatter);
     const int32_t project = add_linear(b, v->attended, branch, p->project, p->project_bias);
-    set_cut(b, project, LS_LINEAR_SPLIT_IN);
+    ls_plan_set_cut(b, project, LS_LINEAR_SPLIT_IN);
     ops->linears[PROJECT] = with_adapter(b, project, PROJECT, v);
     ops->linears[PROJECT].scatter = scatter;
 }
@@ -325,7 +311,7 @@ static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, 
     if (c->swiglu) {
         set_segments(b, up, 2, (const int64_t[]){c->ffn, c->ffn});
     }
-    set_cut(b, up, LS_LINEAR_SPLIT_OUT);
+    ls_plan_set_cut(b, up, LS_LINEAR_SPLIT_OUT);
     ops->linears[UP] = with_adapter(b, up, UP, v);
     ops->linears[UP].gather = gather;
     ops->activate = add_op(b, c->swiglu ? LS_OP_SWIGLU : LS_OP_GELU);
@@ -333,7 +319,7 @@ static void add_mlp_ops(builder *b, layer_values *v, const layer_parameters *p, 
     op_at(b, ops->activate)->out[0] = v->activated;
     const int32_t branch = ls_plan_scatter(b, v->down, p->down_bias, &scatter);
     const int32_t down = add_linear(b, v->activated, branch, p->down, p->down_bias);
-    set_cut(b, down, LS_LINEAR_SPLIT_IN);
+    ls_plan_set_cut(b, down, LS_LINEAR_SPLIT_IN);
     ops->linears[DOWN] = with_adapter(b, down, DOWN, v);
     ops->linears[DOWN].scatter = scatter;
 }

@@ -104,7 +104,17 @@
  *   (own rows)        (all)    (own columns)       (partial sums)             (own rows)
  *
  * Weights and gradients keep the layout of the whole model, and members write disjoint parts of
- * the gradients (ls_plan_gradient_part), so they may share one buffer.
+ * the gradients, so they may share one buffer: pieces are written by their holder, what all compute
+ * alike by member 0.
+ *
+ * In layers with experts all members route all tokens alike; each has its columns of every expert.
+ * LS_OP_SUM adds up what the members' experts make of each visit, and backward the gradients of
+ * what they read, so combine and dispatch see the visits of one process:
+ *
+ *   norm -> GATHER -> router, route, dispatch -> up -> ... -> down -> SUM -> combine -> SCATTER
+ *   (own rows)        (all)                      (own columns)       (all)            (own rows)
+ *
+ * Their GATHER and SCATTER are `alike`.
  *
  * Tied embeddings. The gradient of a table that is the head's weight, too, has two parts: the sum
  * over the micro-batches of a leaf of what the head makes, in a value that lasts from one
@@ -199,6 +209,8 @@ typedef enum ls_op_kind {
      * the rows of dout 0 of all members; parameter: bias, which is added (its gradient is the
      * linear's) */
     LS_OP_SCATTER,
+    /* in a tensor group, in place: in 0, and backward dout 0, becomes the sum over the members */
+    LS_OP_SUM,
     /* in an expert group: in 0, rows of the visits of own tokens -> out 0, those of the visits of
      * all members' tokens to own experts, member by member; writes the second part of routes */
     LS_OP_TO_EXPERTS,
@@ -242,6 +254,7 @@ typedef struct ls_op {
     int64_t in_features, out_features; /* linear */
     bool weight_in_out;                /* linear: weight is (in, out), GPT-2's Conv1D */
     ls_linear_split split;             /* linear; LS_LINEAR_SPLIT_NONE without a tensor group */
+    bool alike; /* gather, scatter: the members have all rows alike, so they are not added up */
     /* Pieces of this plan: linear; the second only: head, of its vocabulary; norms, of their rows;
      * qk_norm, of its heads. 1: none */
     uint32_t forward_cut, backward_input_cut;
@@ -303,8 +316,7 @@ typedef struct ls_plan_options {
     /* false (with training false): no head; the last norm's output is the result (generation) */
     bool losses;
     ls_recompute recompute;
-    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn; 1: none;
-     * with experts always 1 */
+    /* canonical tensor-parallel degree, divides heads, kv_heads and ffn (of an expert); 1: none */
     uint32_t tensor_cut;
     /* members of the tensor group, which divides tensor_cut, and whose plan this is; 0 is read as
      * 1: all pieces. Above 1: float32, no adapter */
@@ -352,8 +364,9 @@ typedef struct ls_plan_context {
     int64_t own; /* of this member's pieces, packed; in a context group only */
 } ls_plan_context;
 
-/* Pieces that a sequence can be cut into, and members of an expert group, at most. */
-enum { LS_SEQUENCE_CUT_MAX = 8, LS_EXPERT_DEGREE_MAX = 8 };
+/* Pieces that a sequence can be cut into, members of an expert group, and both multiplied, at most:
+ * the gradients that a crew makes side by side. */
+enum { LS_SHARES_MAX = 8, LS_SEQUENCE_CUT_MAX = LS_SHARES_MAX, LS_EXPERT_DEGREE_MAX = LS_SHARES_MAX };
 
 typedef struct ls_plan {
     /* of a member of a tensor group: heads, kv_heads, ffn and vocab are those that it computes */
@@ -438,9 +451,10 @@ int64_t ls_plan_token(const ls_plan *plan, uint32_t piece, int64_t row);
  * */
 uint64_t ls_plan_context_floats(const ls_plan *plan, uint32_t step);
 
-/* Floats of this member that others of its expert group read in step `step`, if `crossing` rows go
- * from it to others: these rows, to each the sizes of all blocks (8 bytes), and before the way to
- * the experts in forward how many rows each expert gets (4 bytes). 0 without a group. */
+/* Floats of this member that others of its expert group read in step `step`, if `crossing` rows of
+ * each piece of the sequences go from it to others: these rows, to each the sizes of all blocks
+ * (8 bytes), and before the way to the experts in forward how many rows each expert gets (4 bytes).
+ * 0 without a group. */
 uint64_t ls_plan_visit_floats(const ls_plan *plan, uint32_t step, uint64_t crossing);
 
 /* Floats that step `step` exchanges with the members of the tensor group: the sizes of the sums,
@@ -452,19 +466,6 @@ uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step);
  * scatter its own ones, of a sum all. */
 uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step);
 uint64_t ls_plan_context_floats_given(const ls_plan *plan, uint32_t step);
-
-/*
- * The elements of a parameter's gradient that the plan writes: `blocks` blocks of (rows, cols), the
- * first at (row, col), each further one `block_cols` columns to the right. The parts of all members
- * of a tensor group are disjoint and together the whole: pieces are written by their holder, what
- * all compute alike by member 0. rows 0: nothing; so for a parameter that is frozen or belongs to
- * another stage.
- */
-typedef struct ls_gradient_part {
-    int64_t row, rows, col, cols;
-    int64_t blocks, block_cols;
-} ls_gradient_part;
-ls_gradient_part ls_plan_gradient_part(const ls_plan *plan, uint32_t parameter);
 
 /* The last step of a training plan that writes gradients of bucket `bucket`: after it they are
  * final, unless another micro-batch follows. 0: it writes none of them. step_count: they are final

@@ -58,8 +58,8 @@ uint64_t ls_plan_visit_floats(const ls_plan *plan, uint32_t step, uint64_t cross
     if (kind != LS_OP_TO_EXPERTS && kind != LS_OP_FROM_EXPERTS) {
         return 0;
     }
-    return crossing * (uint64_t)plan->config.width +
-           (degree - 1) * (2 * degree + (tells ? (uint64_t)plan->config.experts + 1 : 0));
+    return plan->pieces * (crossing * (uint64_t)plan->config.width +
+                           (degree - 1) * (2 * degree + (tells ? (uint64_t)plan->config.experts + 1 : 0)));
 }
 
 /* ---- ops ---- */
@@ -89,22 +89,51 @@ static linear_ops add_expert_linear(builder *b, const layer_values *v, int32_t i
     return linear_alone(index);
 }
 
+/* A gather or scatter of rows that all members of a tensor group have alike. */
+static void set_alike(builder *b, int32_t index)
+{
+    if (index != LS_NONE) {
+        op_at(b, index)->alike = true;
+    }
+}
+
+static int32_t add_sum(builder *b, int32_t returned)
+{
+    if (b->plan->options.tensor_degree == 1) {
+        return LS_NONE;
+    }
+    const int32_t index = add_op(b, LS_OP_SUM);
+    op_at(b, index)->in[0] = op_at(b, index)->out[0] = returned;
+    return index;
+}
+
 void ls_plan_expert_ops(builder *b, const layer_values *v, const layer_parameters *p, layer_ops *ops)
 {
     const expert_values *e = &v->experts;
-    ops->experts.router = add_linear(b, v->normed_2, e->scores, p->router, LS_NONE);
+    const int64_t ffn = b->config->expert_ffn;
+    const int32_t normed = ls_plan_gather(b, v->normed_2, &ops->experts.gather);
+    set_alike(b, ops->experts.gather);
+    ops->experts.router = add_linear(b, normed, e->scores, p->router, LS_NONE);
     ops->experts.route = add_routed(b, LS_OP_ROUTE, v, e->scores, e->scores);
     op_at(b, ops->experts.route)->out[1] = e->weights;
-    ops->experts.dispatch = add_routed(b, LS_OP_DISPATCH, v, v->normed_2, e->dispatched);
+    ops->experts.dispatch = add_routed(b, LS_OP_DISPATCH, v, normed, e->dispatched);
     ops->experts.to_experts = add_visit(b, LS_OP_TO_EXPERTS, v, e->dispatched, e->arrived);
     ops->linears[UP] = add_expert_linear(b, v, e->arrived, v->up, p->up);
+    if (b->plan->options.tensor_cut > 1) { /* else the sums are those of one segment, as ever */
+        set_segments(b, ops->linears[UP].linear, 2, (const int64_t[]){ffn, ffn});
+    }
+    ls_plan_set_cut(b, ops->linears[UP].linear, LS_LINEAR_SPLIT_OUT);
     ops->activate = add_op(b, LS_OP_SWIGLU);
     op_at(b, ops->activate)->in[0] = v->up;
     op_at(b, ops->activate)->out[0] = v->activated;
     op_at(b, ops->activate)->routes = is_grouped(b) ? e->routes : LS_NONE;
     ops->linears[DOWN] = add_expert_linear(b, v, v->activated, e->given, p->down);
+    ls_plan_set_cut(b, ops->linears[DOWN].linear, LS_LINEAR_SPLIT_IN);
     ops->experts.from_experts = add_visit(b, LS_OP_FROM_EXPERTS, v, e->given, e->returned);
-    ops->experts.combine = add_routed(b, LS_OP_COMBINE, v, e->returned, v->down);
+    ops->experts.sum = add_sum(b, e->returned);
+    const int32_t branch = ls_plan_scatter(b, v->down, LS_NONE, &ops->experts.scatter);
+    set_alike(b, ops->experts.scatter);
+    ops->experts.combine = add_routed(b, LS_OP_COMBINE, v, e->returned, branch);
     op_at(b, ops->experts.combine)->in[1] = e->weights;
 }
 
@@ -123,18 +152,26 @@ int32_t ls_plan_expert_gradients(builder *b, const layer_values *v, const layer_
     const int32_t ddispatched = add_value(b, "d dispatched", rows_of(b), c->width);
     const int32_t darrived = is_grouped(b) ? add_value(b, "d arrived", rows, c->width) : ddispatched;
     const int32_t dscores = add_value(b, "d expert scores", b->n, c->experts);
-    const int32_t dnormed = add_value(b, "d normed 2", b->n, c->width);
-    set_pair(b, ops->experts.combine, e->returned, b->dstream);
+    const int32_t dnormed = add_value(b, "d normed 2", b->own, c->width);
+    int32_t dall = b->dstream, dgathered = dnormed; /* of all rows */
+    if (ops->experts.gather != LS_NONE) {
+        dall = add_value(b, "d combined", b->n, c->width);
+        dgathered = add_value(b, "d gathered", b->n, c->width);
+        set_pair(b, ops->experts.scatter, dall, b->dstream);
+        set_pair(b, ops->experts.gather, dnormed, dgathered);
+        set_pair(b, ops->experts.sum, ddispatched, ddispatched);
+    }
+    set_pair(b, ops->experts.combine, e->returned, dall);
     op_at(b, ops->experts.combine)->din[1] = dweights;
     set_pair(b, ops->experts.from_experts, dgiven, e->returned);
     set_pair(b, ops->linears[DOWN].linear, dactivated, dgiven);
     set_pair(b, ops->activate, v->up, dactivated);
     set_pair(b, ops->linears[UP].linear, darrived, v->up);
     set_pair(b, ops->experts.to_experts, ddispatched, darrived);
-    set_pair(b, ops->experts.dispatch, dnormed, ddispatched);
+    set_pair(b, ops->experts.dispatch, dgathered, ddispatched);
     op_at(b, ops->experts.route)->din[0] = dscores;
     op_at(b, ops->experts.route)->dout[1] = dweights;
-    set_pair(b, ops->experts.router, dnormed, dscores);
+    set_pair(b, ops->experts.router, dgathered, dscores);
     op_at(b, ops->experts.router)->accumulate_din = true;
     return dnormed;
 }
@@ -143,6 +180,7 @@ int32_t ls_plan_expert_gradients(builder *b, const layer_values *v, const layer_
 
 void ls_plan_expert_forward(builder *b, const layer_ops *ops, bool with_branch)
 {
+    add_step(b, LS_PHASE_FORWARD, ops->experts.gather);
     add_step(b, LS_PHASE_FORWARD, ops->experts.router);
     add_step(b, LS_PHASE_FORWARD, ops->experts.route);
     add_step(b, LS_PHASE_FORWARD, ops->experts.dispatch);
@@ -151,11 +189,14 @@ void ls_plan_expert_forward(builder *b, const layer_ops *ops, bool with_branch)
     add_step(b, LS_PHASE_FORWARD, ops->activate);
     add_step(b, LS_PHASE_FORWARD, ops->linears[DOWN].linear);
     add_step(b, LS_PHASE_FORWARD, ops->experts.from_experts);
+    add_step(b, LS_PHASE_FORWARD, ops->experts.sum);
     add_step(b, LS_PHASE_FORWARD, with_branch ? ops->experts.combine : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, with_branch ? ops->experts.scatter : LS_NONE);
 }
 
 void ls_plan_expert_backward(builder *b, const layer_ops *ops, bool lazily)
 {
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.scatter);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.combine);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.from_experts);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->activate : LS_NONE);
@@ -163,13 +204,16 @@ void ls_plan_expert_backward(builder *b, const layer_ops *ops, bool lazily)
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[DOWN].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->activate);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->norm_2 : LS_NONE);
+    add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.gather : LS_NONE);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.dispatch : LS_NONE);
     add_step(b, LS_PHASE_FORWARD, lazily ? ops->experts.to_experts : LS_NONE);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->linears[UP].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->linears[UP].linear);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.to_experts);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.sum);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.dispatch);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.route);
     add_step(b, LS_PHASE_BACKWARD_WEIGHT, ops->experts.router);
     add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.router);
+    add_step(b, LS_PHASE_BACKWARD_INPUT, ops->experts.gather);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a member of a tensor group computes, exchanges and contributes to gradients. */
+/* What a member of a tensor group computes and exchanges. */
 #include "base/assert.h"
 #include "base/pieces.h"
 #include "model/plan_layer.h"
@@ -13,6 +13,7 @@ void ls_plan_take_share(ls_plan *plan)
     c->heads /= degree;
     c->kv_heads /= degree;
     c->ffn /= degree;
+    c->expert_ffn /= degree;
     plan->vocab_first = ls_piece_first(c->vocab, degree, member);
     c->vocab = ls_piece_first(c->vocab, degree, member + 1) - plan->vocab_first;
     plan->own_rows =
@@ -62,13 +63,18 @@ uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step)
     LS_ASSERT(step < plan->step_count);
     const ls_op *op = &plan->ops[plan->steps[step].op];
     const uint64_t n = (uint64_t)plan->rows * plan->pieces;
+    const bool is_forward = plan->steps[step].phase == LS_PHASE_FORWARD;
     if (plan->options.tensor_degree == 1) {
         return 0;
     }
     switch (op->kind) {
     case LS_OP_GATHER:
     case LS_OP_SCATTER:
-        return n * (uint64_t)plan->values[op->out[0]].cols;
+        return op->alike && (op->kind == LS_OP_GATHER) != is_forward
+                   ? 0
+                   : n * (uint64_t)plan->values[op->out[0]].cols;
+    case LS_OP_SUM:
+        return n * (uint64_t)(plan->config.experts_per_token * plan->config.width);
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:
     case LS_OP_QK_NORM:
@@ -91,87 +97,4 @@ uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step)
     return kind != LS_OP_GATHER && kind != LS_OP_SCATTER ? others * all
            : (kind == LS_OP_GATHER) == is_forward        ? others * own
                                                          : all - own;
-}
-
-/* ---- parts of gradients ---- */
-
-static ls_gradient_part whole(const ls_parameter *p)
-{
-    return (ls_gradient_part){.rows = p->rows, .cols = p->cols, .blocks = 1, .block_cols = p->cols};
-}
-
-static ls_gradient_part some_rows(const ls_parameter *p, int64_t first, int64_t count)
-{
-    ls_gradient_part part = whole(p);
-    part.row = first;
-    part.rows = count;
-    return part;
-}
-
-/* Part `member` of `degree` of each of `blocks` equal blocks of columns. */
-static ls_gradient_part some_columns(const ls_parameter *p, uint32_t blocks, uint32_t degree, uint32_t member)
-{
-    ls_gradient_part part = whole(p);
-    part.blocks = blocks;
-    part.block_cols = p->cols / blocks;
-    part.cols = part.block_cols / degree;
-    part.col = member * part.cols;
-    return part;
-}
-
-/* Of a linear's weight or bias, which is parameter `index`. */
-static ls_gradient_part linear_part(const ls_plan *plan, const ls_op *op, uint32_t index, bool is_bias)
-{
-    const ls_parameter *p = &plan->layout->parameters[index];
-    const uint32_t degree = plan->options.tensor_degree, member = plan->options.tensor_member;
-    const uint32_t blocks = op->weight_in_out ? op->segment_count : 1;
-    const bool by_columns = is_bias || op->weight_in_out == (op->split == LS_LINEAR_SPLIT_OUT);
-    if (op->split == LS_LINEAR_SPLIT_NONE || (is_bias && op->split == LS_LINEAR_SPLIT_IN)) {
-        return member == 0 ? whole(p) : (ls_gradient_part){0};
-    }
-    if (by_columns) {
-        return some_columns(p, op->split == LS_LINEAR_SPLIT_OUT ? blocks : 1, degree, member);
-    }
-    const int64_t rows = p->rows / degree;
-    return some_rows(p, member * rows, rows);
-}
-
-/* Whether parameter `index` is one of the tensors of a linear that begin with `first`. */
-static bool is_among(const ls_op *op, int32_t first, int32_t index)
-{
-    const int32_t count = op->weight_in_out ? 1 : (int32_t)op->segment_count;
-    return first != LS_NONE && index >= first && index < first + count;
-}
-
-/* What an op of the plan writes of the gradient of parameter `index`. */
-static ls_gradient_part op_part(const ls_plan *plan, const ls_op *op, uint32_t index)
-{
-    const ls_parameter *p = &plan->layout->parameters[index];
-    const int32_t parameter = (int32_t)index;
-    const bool has_vocabulary = op->kind == LS_OP_EMBEDDING || op->kind == LS_OP_HEAD_LOSS;
-    if (op->kind == LS_OP_HEAD_LOSS && op->dweight != LS_NONE) {
-        return (ls_gradient_part){0}; /* it writes a value; the embedding adds that */
-    }
-    if (op->kind == LS_OP_LINEAR && is_among(op, op->weight, parameter)) {
-        return linear_part(plan, op, index, false);
-    }
-    if (op->kind == LS_OP_LINEAR && is_among(op, op->bias, parameter)) {
-        return linear_part(plan, op, index, true);
-    }
-    if (has_vocabulary && op->weight == parameter) {
-        return some_rows(p, plan->vocab_first, plan->config.vocab);
-    }
-    const bool is_common = op->weight == parameter || op->bias == parameter || op->kind == LS_OP_ADAPTER;
-    return is_common && plan->options.tensor_member == 0 ? whole(p) : (ls_gradient_part){0};
-}
-
-ls_gradient_part ls_plan_gradient_part(const ls_plan *plan, uint32_t parameter)
-{
-    LS_ASSERT(parameter < plan->layout->parameter_count);
-    ls_gradient_part part = {0};
-    const bool is_trained = !plan->layout->parameters[parameter].frozen;
-    for (uint32_t i = 0; i < plan->op_count && is_trained && part.rows == 0; i++) {
-        part = op_part(plan, &plan->ops[i], parameter);
-    }
-    return part;
 }

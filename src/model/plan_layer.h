@@ -23,6 +23,7 @@ typedef struct expert_values {
 typedef struct expert_ops {
     int32_t router, route, dispatch, combine;
     int32_t to_experts, from_experts; /* LS_NONE without an expert group */
+    int32_t gather, sum, scatter;     /* LS_NONE without a tensor group */
 } expert_ops;
 
 /* The values of one layer; with recompute there are two sets that share what is kept. */
@@ -76,6 +77,22 @@ static inline int32_t add_linear(builder *b, int32_t in, int32_t out, int32_t we
     op->segment[0] = op->out_features;
     return index;
 }
+
+static inline void set_segments(builder *b, int32_t index, uint32_t count, const int64_t widths[])
+{
+    ls_op *op = op_at(b, index);
+    op->segment_count = count;
+    int64_t total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        op->segment[i] = widths[i];
+        total += widths[i];
+    }
+    LS_ASSERT(total == op->out_features);
+}
+
+/* Cuts the sums of a linear, or of that of each expert: over its inputs in forward
+ * (LS_LINEAR_SPLIT_IN), or over its outputs in BACKWARD_INPUT. In plan.c. */
+void ls_plan_set_cut(builder *b, int32_t index, ls_linear_split split);
 
 static inline void set_pair(builder *b, int32_t index, int32_t din, int32_t dout)
 {

@@ -122,8 +122,7 @@ static ls_status check_group(const ls_layout *layout, const ls_plan_options *o)
     return LS_OK;
 }
 
-static ls_status check_pieces(const ls_model_config *config, const ls_layout *layout,
-                              const ls_plan_options *o)
+static ls_status check_pieces(const ls_layout *layout, const ls_plan_options *o)
 {
     const uint32_t cut = o->sequence_cut, degree = o->context_degree > 1 ? o->context_degree : 1;
     if (cut > LS_SEQUENCE_CUT_MAX || (cut & (cut - 1)) != 0) {
@@ -143,12 +142,6 @@ static ls_status check_pieces(const ls_model_config *config, const ls_layout *la
                        "plan: train.sequence_cut is %u, but the sequences have %lld tokens, which must be a "
                        "multiple of twice the cut, %u",
                        cut, (long long)o->length, 2 * cut);
-    }
-    if (config->experts > 0) {
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "plan: train.sequence_cut is %u, but layers with experts are trained with 1 only; set "
-                       "train.sequence_cut: 1",
-                       cut);
     }
     return layout->adapter || o->activations != LS_F32
                ? ls_fail(
@@ -173,10 +166,16 @@ static ls_status check_expert_group(const ls_model_config *config, const ls_plan
                        "divides the number of experts, %lld",
                        degree, o->expert_member, LS_EXPERT_DEGREE_MAX, (long long)config->experts);
     }
-    return o->training && o->activations == LS_F32
+    if (!o->training || o->activations != LS_F32) {
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "plan: parallel.expert is %u, which is for training on CPUs in fp32", degree);
+    }
+    return o->sequence_cut <= (uint32_t)LS_SHARES_MAX / degree
                ? LS_OK
-               : ls_fail(LS_ERR_UNSUPPORTED,
-                         "plan: parallel.expert is %u, which is for training on CPUs in fp32", degree);
+               : ls_fail(LS_ERR_INVALID,
+                         "plan: parallel.expert is %u and train.sequence_cut %u; their product must be at "
+                         "most %d: use parallel.expert %u",
+                         degree, o->sequence_cut, LS_SHARES_MAX, (uint32_t)LS_SHARES_MAX / o->sequence_cut);
 }
 
 ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *layout,
@@ -206,12 +205,6 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
                        LS_PIECES_MAX);
     }
     LS_TRY(check_stage(config, layout, o));
-    if (config->experts > 0 && o->tensor_cut > 1) {
-        return ls_fail(
-            LS_ERR_INVALID,
-            "plan: train.tensor_cut is %u, but the products of experts are never cut; it must be 1",
-            o->tensor_cut);
-    }
     const int64_t rows = o->sequences * o->length / (o->sequence_cut > 1 ? o->sequence_cut : 1);
     if (rows < o->tensor_cut) {
         return ls_fail(
@@ -222,14 +215,15 @@ ls_status ls_plan_check_options(const ls_model_config *config, const ls_layout *
     }
     LS_TRY(check_cut("heads", config->heads, o->tensor_cut));
     LS_TRY(check_cut("kv_heads", config->kv_heads, o->tensor_cut));
-    LS_TRY(check_cut("ffn", config->ffn, o->tensor_cut));
+    LS_TRY(check_cut(config->experts > 0 ? "expert_ffn" : "ffn", ls_model_config_mlp_ffn(config),
+                     o->tensor_cut));
     if (config->vocab < o->tensor_cut) {
         return ls_fail(LS_ERR_INVALID,
                        "plan: train.tensor_cut is %u, but the vocabulary has only %lld tokens", o->tensor_cut,
                        (long long)config->vocab);
     }
     if (o->training && (o->sequence_cut > 1 || o->context_degree > 1)) {
-        LS_TRY(check_pieces(config, layout, o));
+        LS_TRY(check_pieces(layout, o));
     }
     LS_TRY(o->expert_degree > 1 ? check_expert_group(config, o) : LS_OK);
     return o->tensor_degree > 1 ? check_group(layout, o) : LS_OK;

@@ -42,7 +42,7 @@ static void forward_uses(const ls_op *op, use_list *list)
     touch(list, op->stats[1], LS_USE_WRITE);
     touch(list, op->low, LS_USE_WRITE);
     touch(list, op->routes, op->kind == LS_OP_ROUTE ? LS_USE_WRITE : LS_USE_READ);
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
         touch(list, op->workspace, LS_USE_SCRATCH);
     }
     if (op->kind == LS_OP_HEAD_LOSS) {
@@ -58,7 +58,7 @@ static void saved_uses(const ls_op *op, use_list *list)
     if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_ROTARY ||
         op->kind == LS_OP_ADAPTER || op->kind == LS_OP_DROPOUT || op->kind == LS_OP_DISPATCH ||
         op->kind == LS_OP_GATHER || op->kind == LS_OP_SCATTER || op->kind == LS_OP_TO_EXPERTS ||
-        op->kind == LS_OP_FROM_EXPERTS) {
+        op->kind == LS_OP_FROM_EXPERTS || op->kind == LS_OP_SUM) {
         return;
     }
     if (op->kind == LS_OP_ADD_NORM) {

@@ -304,9 +304,11 @@ static void plan_build_bad_options_are_refused(void **state)
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);
     assert_non_null(strstr(ls_error_text(), "tensor_cut is 4, but kv_heads, 2, must be a multiple of it"));
     const ls_model_config mixtral = small_config(LS_FAMILY_MIXTRAL);
-    o.tensor_cut = 2;
+    o.sequence_cut = 4;
+    o.tensor_cut = 1;
+    o.expert_degree = 4;
     assert_int_equal(ls_plan_build(&arena, &mixtral, &layout, &o, &plan), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_error_text(), "tensor_cut is 2, but the products of experts are never cut"));
+    assert_non_null(strstr(ls_error_text(), "parallel.expert is 4 and train.sequence_cut 4; their product"));
     o = training;
     o.losses = false;
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &o, &plan), LS_ERR_INVALID);

@@ -262,63 +262,73 @@ static ls_status combine_backward(ls_queue *queue, const ls_routes *routes, cons
 /* ---- a linear per expert ---- */
 
 typedef struct expert_part {
-    ls_linear linear; /* the expert's matrix; for a weight gradient only its shape matters */
+    ls_linear linear; /* of the expert */
     ls_tensor x, y;   /* its rows */
 } expert_part;
 
-/* The part of expert `e`; false: it has no rows. */
-static bool part_of(const ls_routes *routes, const ls_tensor *weight, const ls_tensor *x, const ls_tensor *y,
-                    int64_t e, expert_part *part_out)
+/* The view of expert `e`, given that of the first. */
+static ls_tensor of_expert(ls_tensor first, int64_t e)
 {
-    const int64_t out = y->cols, begin = routes->first[e], count = routes->first[e + 1] - begin;
-    *part_out = (expert_part){
-        .linear = {.weight = ls_tensor_rows(*weight, e * out, out),
-                   .layout = LS_WEIGHT_OUT_IN,
-                   .forward_cut = 1,
-                   .backward_input_cut = 1,
-                   .segment_count = 1,
-                   .segment = {out}},
-        .x = ls_tensor_rows(*x, begin, count),
-        .y = ls_tensor_rows(*y, begin, count),
-    };
-    return count > 0;
+    first.data = (float *)first.data + e * first.rows * first.stride;
+    return first;
 }
 
-static ls_status linear_forward(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+static expert_part part_of(const ls_routes *routes, const ls_linear *linear, const ls_tensor *x,
+                           const ls_tensor *y, int64_t e)
+{
+    const int64_t begin = routes->first[e], count = routes->first[e + 1] - begin;
+    expert_part part = {
+        .linear = *linear, .x = ls_tensor_rows(*x, begin, count), .y = ls_tensor_rows(*y, begin, count)};
+    part.linear.weight = of_expert(linear->weight, e);
+    return part;
+}
+
+static ls_status linear_forward(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
                                 const ls_tensor *x, const ls_tensor *y)
 {
-    expert_part part;
     for (int64_t e = 0; e < routes->experts; e++) {
-        if (part_of(routes, weight, x, y, e, &part)) {
-            LS_TRY(ls_cpu_linear_forward(queue, &part.linear, &part.x, &part.y));
-        }
+        const expert_part part = part_of(routes, linear, x, y, e);
+        LS_TRY(part.x.rows > 0 ? ls_cpu_linear_forward(queue, &part.linear, &part.x, &part.y) : LS_OK);
     }
     return LS_OK;
 }
 
-static ls_status linear_backward_input(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+static ls_status linear_backward_input(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
                                        const ls_tensor *dy, const ls_tensor *dx)
 {
-    expert_part part;
     for (int64_t e = 0; e < routes->experts; e++) {
-        if (part_of(routes, weight, dx, dy, e, &part)) {
-            LS_TRY(ls_cpu_linear_backward_input(queue, &part.linear, &part.y, &part.x, false));
-        }
+        const expert_part part = part_of(routes, linear, dx, dy, e);
+        LS_TRY(part.x.rows > 0 ? ls_cpu_linear_backward_input(queue, &part.linear, &part.y, &part.x, false)
+                               : LS_OK);
     }
     return LS_OK;
 }
 
-static ls_status linear_backward_weight(ls_queue *queue, const ls_routes *routes, const ls_tensor *x,
-                                        const ls_tensor *dy, const ls_tensor *dweight, bool accumulate)
+/* The gradient of an expert without rows: zero where the linear has outputs. */
+static ls_status fill_zero(ls_queue *queue, const ls_linear *linear, ls_tensor dweight)
+{
+    int64_t at = 0;
+    for (uint32_t i = 0; i < linear->segment_count; i++) {
+        const ls_tensor rows = ls_tensor_rows(dweight, at + linear->skip[i], linear->segment[i]);
+        LS_TRY(ls_cpu_fill(queue, &rows, 0.0f));
+        at += linear->skip[i] + linear->segment[i];
+    }
+    return LS_OK;
+}
+
+static ls_status linear_backward_weight(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
+                                        const ls_tensor *x, const ls_tensor *dy, const ls_tensor *dweight,
+                                        bool accumulate)
 {
     const ls_tensor none = {0};
-    expert_part part;
     for (int64_t e = 0; e < routes->experts; e++) {
-        if (part_of(routes, dweight, x, dy, e, &part)) {
-            LS_TRY(ls_cpu_linear_backward_weight(queue, &part.linear, &part.x, &part.y, &part.linear.weight,
-                                                 &none, accumulate));
+        const expert_part part = part_of(routes, linear, x, dy, e);
+        const ls_tensor to = of_expert(*dweight, e);
+        if (part.x.rows > 0) {
+            LS_TRY(
+                ls_cpu_linear_backward_weight(queue, &part.linear, &part.x, &part.y, &to, &none, accumulate));
         } else if (!accumulate) {
-            LS_TRY(ls_cpu_fill(queue, &part.linear.weight, 0.0f));
+            LS_TRY(fill_zero(queue, linear, to));
         }
     }
     return LS_OK;

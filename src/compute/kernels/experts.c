@@ -93,34 +93,36 @@ ls_status ls_combine_backward(ls_queue *queue, const ls_routes *routes, const ls
     return queue->backend->experts->combine_backward(queue, routes, rows, weights, dy, drows, dweights);
 }
 
-/* weight (E out, in), x (n k, in), y (n k, out). */
-static void check_linear(const ls_routes *routes, const ls_tensor *weight, const ls_tensor *x,
-                         const ls_tensor *y)
+/* weight (rows, in) of the first expert, x (n k, in), y (n k, out). */
+static void check_linear(const ls_routes *routes, const ls_linear *linear, const ls_tensor *weight,
+                         const ls_tensor *x, const ls_tensor *y)
 {
-    LS_ASSERT(ls_tensor_is(weight, LS_F32, routes->experts * y->cols, x->cols));
-    LS_ASSERT(is_rows(routes, x, x->cols) && is_rows(routes, y, y->cols));
+    LS_ASSERT(linear->layout == LS_WEIGHT_OUT_IN && linear->packed_count == 0 && !linear->bias.data);
+    LS_ASSERT(ls_tensor_is(weight, LS_F32, linear->weight.rows, x->cols));
+    LS_ASSERT(is_rows(routes, x, x->cols) && is_rows(routes, y, ls_linear_out(linear)));
 }
 
-ls_status ls_expert_linear_forward(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+ls_status ls_expert_linear_forward(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
                                    const ls_tensor *x, const ls_tensor *y)
 {
     LS_TRY(check_device(queue));
-    check_linear(routes, weight, x, y);
-    return queue->backend->experts->linear_forward(queue, routes, weight, x, y);
+    check_linear(routes, linear, &linear->weight, x, y);
+    return queue->backend->experts->linear_forward(queue, routes, linear, x, y);
 }
 
-ls_status ls_expert_linear_backward_input(ls_queue *queue, const ls_routes *routes, const ls_tensor *weight,
+ls_status ls_expert_linear_backward_input(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
                                           const ls_tensor *dy, const ls_tensor *dx)
 {
     LS_TRY(check_device(queue));
-    check_linear(routes, weight, dx, dy);
-    return queue->backend->experts->linear_backward_input(queue, routes, weight, dy, dx);
+    check_linear(routes, linear, &linear->weight, dx, dy);
+    return queue->backend->experts->linear_backward_input(queue, routes, linear, dy, dx);
 }
 
-ls_status ls_expert_linear_backward_weight(ls_queue *queue, const ls_routes *routes, const ls_tensor *x,
-                                           const ls_tensor *dy, const ls_tensor *dweight, bool accumulate)
+ls_status ls_expert_linear_backward_weight(ls_queue *queue, const ls_routes *routes, const ls_linear *linear,
+                                           const ls_tensor *x, const ls_tensor *dy, const ls_tensor *dweight,
+                                           bool accumulate)
 {
     LS_TRY(check_device(queue));
-    check_linear(routes, dweight, x, dy);
-    return queue->backend->experts->linear_backward_weight(queue, routes, x, dy, dweight, accumulate);
+    check_linear(routes, linear, dweight, x, dy);
+    return queue->backend->experts->linear_backward_weight(queue, routes, linear, x, dy, dweight, accumulate);
 }

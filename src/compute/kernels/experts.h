@@ -25,7 +25,7 @@
 #ifndef LS_COMPUTE_KERNELS_EXPERTS_H
 #define LS_COMPUTE_KERNELS_EXPERTS_H
 
-#include "compute/queue.h"
+#include "compute/kernels/linear.h"
 
 /* Which experts each of n tokens visits. Borrows its memory. */
 typedef struct ls_routes {
@@ -68,16 +68,20 @@ LS_MUST_CHECK ls_status ls_combine_backward(ls_queue *queue, const ls_routes *ro
                                             const ls_tensor *weights, const ls_tensor *dy,
                                             const ls_tensor *drows, const ls_tensor *dweights);
 
-/* weight: the experts' matrices (out, in), one after the other: (E out, in). x (n k, in) and
- * y (n k, out) have the rows of the routes. dweight is written, or added to with accumulate. */
+/* linear: that of the first expert, LS_WEIGHT_OUT_IN, neither packed nor with a bias; the weight of
+ * each next one follows, weight.rows rows later. Cuts, segments and workspace are those of every
+ * expert (compute/kernels/linear.h): the workspace is for as many rows as one expert has at most,
+ * n. x (n k, in) and y (n k, out) have the rows of the routes. dweight, of the first expert and
+ * the shape of its weight, is written, or added to with accumulate. */
 LS_MUST_CHECK ls_status ls_expert_linear_forward(ls_queue *queue, const ls_routes *routes,
-                                                 const ls_tensor *weight, const ls_tensor *x,
+                                                 const ls_linear *linear, const ls_tensor *x,
                                                  const ls_tensor *y);
 LS_MUST_CHECK ls_status ls_expert_linear_backward_input(ls_queue *queue, const ls_routes *routes,
-                                                        const ls_tensor *weight, const ls_tensor *dy,
+                                                        const ls_linear *linear, const ls_tensor *dy,
                                                         const ls_tensor *dx);
 LS_MUST_CHECK ls_status ls_expert_linear_backward_weight(ls_queue *queue, const ls_routes *routes,
-                                                         const ls_tensor *x, const ls_tensor *dy,
-                                                         const ls_tensor *dweight, bool accumulate);
+                                                         const ls_linear *linear, const ls_tensor *x,
+                                                         const ls_tensor *dy, const ls_tensor *dweight,
+                                                         bool accumulate);
 
 #endif

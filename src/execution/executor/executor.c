@@ -2,11 +2,11 @@
 #include "execution/executor/executor_internal.h"
 
 #include "base/assert.h"
+#include "base/pieces.h"
 #include "compute/kernels/activation.h"
 #include "compute/kernels/attention.h"
 #include "compute/kernels/elementwise.h"
 #include "compute/kernels/embedding.h"
-#include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
 #include "compute/kernels/rotary.h"
 
@@ -139,6 +139,7 @@ ls_executor_batch ls_executor_piece(ls_executor *e, const ls_executor_batch *bat
     LS_DCHECK(piece < e->plan->pieces);
     e->piece = piece;
     own.gradients = batch->piece_gradients ? batch->piece_gradients[piece] : batch->gradients;
+    own.member_gradients = batch->member_gradients ? batch->member_gradients + piece : NULL;
     return own;
 }
 
@@ -242,7 +243,7 @@ static int64_t divided_by(const ls_executor *e, const ls_op *op, ls_linear_split
 }
 
 /* All outputs of a linear, and the inputs of this member. */
-static ls_tensor linear_weight(const ls_executor *e, const ls_op *op, ls_flat from)
+ls_tensor ls_executor_linear_weight(const ls_executor *e, const ls_op *op, ls_flat from)
 {
     const int64_t member = e->plan->options.tensor_member, in = op->in_features;
     const int64_t out = op->out_features * divided_by(e, op, LS_LINEAR_SPLIT_OUT);
@@ -279,13 +280,13 @@ static uint32_t packed_of(const ls_executor *e, const ls_op *op, const void *wei
     return count;
 }
 
-static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *weights,
-                           ls_packed packed[LS_LINEAR_SEGMENTS_MAX])
+ls_linear ls_executor_linear(const ls_executor *e, const ls_op *op, const void *weights,
+                             ls_packed packed[LS_LINEAR_SEGMENTS_MAX])
 {
     ls_linear linear = {
         .packed = packed,
         .packed_count = packed_of(e, op, weights, packed),
-        .weight = linear_weight(e, op, ls_executor_weights(e, weights)),
+        .weight = ls_executor_linear_weight(e, op, ls_executor_weights(e, weights)),
         .bias = linear_bias(e, op, ls_executor_weights(e, weights)),
         .layout = op->weight_in_out ? LS_WEIGHT_IN_OUT : LS_WEIGHT_OUT_IN,
         .forward_cut = op->forward_cut,
@@ -310,7 +311,7 @@ static ls_linear linear_of(const ls_executor *e, const ls_op *op, const void *we
 static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
-    ls_linear linear = linear_of(e, op, batch->weights, packed);
+    ls_linear linear = ls_executor_linear(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), y = ls_executor_value(e, op->out[0]);
     if (op->split == LS_LINEAR_SPLIT_IN) {
         linear.bias = (ls_tensor){0}; /* LS_OP_SCATTER adds it to the sum */
@@ -321,7 +322,7 @@ static ls_status linear_forward(ls_executor *e, const ls_op *op, const ls_execut
 static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
-    const ls_linear linear = linear_of(e, op, batch->weights, packed);
+    const ls_linear linear = ls_executor_linear(e, op, batch->weights, packed);
     const ls_tensor dy = ls_executor_value(e, op->dout[0]), dx = ls_executor_value(e, op->din[0]);
     return ls_linear_backward_input(e->queue, &linear, &dy, &dx, op->accumulate_din);
 }
@@ -329,15 +330,18 @@ static ls_status linear_backward_input(ls_executor *e, const ls_op *op, const ls
 static ls_status linear_backward_weight(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     ls_packed packed[LS_LINEAR_SEGMENTS_MAX];
-    const ls_linear linear = linear_of(e, op, batch->weights, packed);
+    const ls_linear linear = ls_executor_linear(e, op, batch->weights, packed);
     const ls_tensor x = ls_executor_value(e, op->in[0]), dy = ls_executor_value(e, op->dout[0]);
-    const bool has_weight = ls_executor_gradient_view(e, batch, op->weight).data != NULL;
-    const ls_tensor bias = op->split == LS_LINEAR_SPLIT_IN
-                               ? ls_executor_common_gradient_view(e, batch, op->bias)
-                               : ls_executor_gradient_view(e, batch, op->bias);
-    const bool has_bias = bias.data != NULL;
+    /* what all members of a tensor group compute alike: a weight that is not split, and its bias */
+    const ls_tensor weight = op->split == LS_LINEAR_SPLIT_NONE
+                                 ? ls_executor_common_gradient_view(e, batch, op->weight)
+                                 : ls_executor_gradient_view(e, batch, op->weight);
+    const ls_tensor bias = op->split == LS_LINEAR_SPLIT_OUT
+                               ? ls_executor_gradient_view(e, batch, op->bias)
+                               : ls_executor_common_gradient_view(e, batch, op->bias);
+    const bool has_weight = weight.data != NULL, has_bias = bias.data != NULL;
     const ls_tensor dweight =
-        has_weight ? linear_weight(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
+        has_weight ? ls_executor_linear_weight(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
     const ls_tensor dbias = has_bias ? linear_bias(e, op, ls_executor_gradients(batch)) : (ls_tensor){0};
     return ls_linear_backward_weight(e->queue, &linear, &x, &dy, &dweight, &dbias, batch->accumulate);
 }
@@ -504,9 +508,17 @@ static ls_status gather_rows(ls_executor *e, const ls_executor_batch *batch, int
     return batch->crew->gather_rows(batch->crew->context, &own, &all);
 }
 
-static ls_status scatter_rows(ls_executor *e, const ls_executor_batch *batch, int32_t from, int32_t to)
+/* The own rows of the sum of what the members have, or of what all have alike. */
+static ls_status scatter_rows(ls_executor *e, const ls_op *op, const ls_executor_batch *batch, int32_t from,
+                              int32_t to)
 {
     const ls_tensor partial = ls_executor_value(e, from), own = ls_executor_value(e, to);
+    const ls_plan_options *o = &e->plan->options;
+    if (op->alike) {
+        const int64_t first = ls_piece_first(partial.rows, o->tensor_degree, o->tensor_member);
+        const ls_tensor rows = ls_tensor_rows(partial, first, own.rows);
+        return ls_copy(e->queue, &rows, &own);
+    }
     LS_TRY(ls_queue_wait(e->queue));
     return batch->crew->scatter_rows(batch->crew->context, &partial, &own);
 }
@@ -518,20 +530,32 @@ static ls_status gather_forward(ls_executor *e, const ls_op *op, const ls_execut
 
 static ls_status gather_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    return scatter_rows(e, batch, op->dout[0], op->din[0]);
+    return scatter_rows(e, op, batch, op->dout[0], op->din[0]);
 }
 
 static ls_status scatter_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     const ls_tensor out = ls_executor_value(e, op->out[0]);
     const ls_tensor bias = ls_executor_parameter_view(e, ls_executor_weights(e, batch->weights), op->bias);
-    LS_TRY(scatter_rows(e, batch, op->in[0], op->out[0]));
+    LS_TRY(scatter_rows(e, op, batch, op->in[0], op->out[0]));
     return bias.data ? ls_add(e->queue, &out, &bias, &out) : LS_OK;
 }
 
 static ls_status scatter_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
     return gather_rows(e, batch, op->dout[0], op->din[0]);
+}
+
+static ls_status sum_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_tensor values = ls_executor_value(e, op->out[0]);
+    return ls_executor_reduce(e, batch, LS_CREW_SUM, &values);
+}
+
+static ls_status sum_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    const ls_tensor values = ls_executor_value(e, op->din[0]);
+    return ls_executor_reduce(e, batch, LS_CREW_SUM, &values);
 }
 
 /* ---- add ---- */
@@ -565,6 +589,7 @@ static const struct {
     [LS_OP_ADD] = {"add", {add_forward, NULL, NULL}},
     [LS_OP_GATHER] = {"gather", {gather_forward, gather_backward, NULL}},
     [LS_OP_SCATTER] = {"scatter", {scatter_forward, scatter_backward, NULL}},
+    [LS_OP_SUM] = {"sum", {sum_forward, sum_backward, NULL}},
     [LS_OP_DROPOUT] = {"dropout", {ls_executor_dropout_forward, ls_executor_dropout_backward, NULL}},
     [LS_OP_ROUTE] = {"route", {ls_executor_route_forward, ls_executor_route_backward, NULL}},
     [LS_OP_DISPATCH] = {"dispatch", {ls_executor_dispatch_forward, ls_executor_dispatch_backward, NULL}},

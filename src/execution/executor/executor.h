@@ -68,9 +68,10 @@ typedef struct ls_executor_batch {
     float *gradients; /* flat; NULL unless training */
     /* With a sequence cut, in place of `gradients`: flat ones for each piece of the process. */
     float *const *piece_gradients;
-    /* In an expert group: flat ones for each member, of the leaf that it computes. What the
-      * experts of this process make of a member's tokens goes there; `gradients` are those of its
-      * own leaf. */
+    /* In an expert group: flat ones for each member, of the leaf that it computes, and with a
+     * sequence cut for each piece of the process: piece p of member m at m * sequence_cut + p. What
+     * the experts of this process make of a member's tokens goes there; `gradients` are those of
+     * its own leaf. */
     float *const *member_gradients;
     /* add weight gradients to the existing ones instead of replacing them */
     bool accumulate;

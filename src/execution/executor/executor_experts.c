@@ -7,16 +7,15 @@
 static ls_routes routes_of(const ls_executor *e, const ls_op *op)
 {
     const ls_model_config *c = &e->plan->config;
-    float *memory = e->arena + ls_plan_offset(e->plan, op->routes, e->slot);
     LS_ASSERT(ls_routes_count(e->rows, c->experts, c->experts_per_token) <= e->plan->values[op->routes].cols);
-    return ls_routes_in((int32_t *)(void *)memory, e->rows, c->experts, c->experts_per_token);
+    return ls_routes_in(ls_executor_value(e, op->routes).data, e->rows, c->experts, c->experts_per_token);
 }
 
 static ls_router router_of(const ls_executor *e)
 {
     return (ls_router){.normalise = e->plan->config.normalise_experts,
                        .balance = e->plan->options.balance_loss,
-                       .length = e->plan->options.length};
+                       .length = e->plan->options.length / e->plan->options.sequence_cut};
 }
 
 /* ---- route ---- */
@@ -89,8 +88,8 @@ static int64_t own_experts(const ls_executor *e)
 static int32_t *table_of(const ls_executor *e, const ls_op *op, uint32_t of)
 {
     const ls_model_config *c = &e->plan->config;
-    int32_t *memory = (int32_t *)(void *)(e->arena + ls_plan_offset(e->plan, op->routes, e->slot));
-    return memory + ls_routes_count(e->rows, c->experts, c->experts_per_token) + of * (c->experts + 1);
+    return (int32_t *)ls_executor_value(e, op->routes).data +
+           ls_routes_count(e->rows, c->experts, c->experts_per_token) + of * (c->experts + 1);
 }
 
 /* The visits of one member's tokens to the experts of this process: rows [first, first + count) of
@@ -191,12 +190,22 @@ ls_status ls_executor_from_experts_backward(ls_executor *e, const ls_op *op, con
 
 /* ---- expert linears ---- */
 
-/* The matrices of the experts of this process as one. */
-static ls_tensor experts_view(const ls_executor *e, const ls_op *op, ls_flat from)
+/* Of the first expert of this process. */
+static ls_tensor weight_of(const ls_executor *e, const ls_op *op, ls_flat from)
 {
-    const int64_t rows = e->plan->config.experts * op->out_features, own = own_experts(e) * op->out_features;
-    const ls_tensor all = ls_executor_flat_view(e, from, op->weight, rows, op->in_features);
-    return ls_tensor_rows(all, e->plan->options.expert_member * own, own);
+    ls_tensor weight = ls_executor_linear_weight(e, op, from);
+    weight.data =
+        (float *)weight.data + e->plan->options.expert_member * own_experts(e) * weight.rows * weight.stride;
+    return weight;
+}
+
+static ls_linear linear_of(const ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
+{
+    ls_packed none[LS_LINEAR_SEGMENTS_MAX];
+    ls_linear linear = ls_executor_linear(e, op, batch->weights, none);
+    linear.packed = NULL;
+    linear.weight = weight_of(e, op, ls_executor_weights(e, batch->weights));
+    return linear;
 }
 
 /* The rows of one member's visits. */
@@ -208,11 +217,11 @@ static ls_tensor rows_of(const ls_executor *e, int32_t value, const visits *v)
 /* A product per member and expert, as each member would make it alone. */
 ls_status ls_executor_expert_linear_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_tensor weight = experts_view(e, op, ls_executor_weights(e, batch->weights));
+    const ls_linear linear = linear_of(e, op, batch);
     for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
         const visits v = visits_of(e, op, of);
         const ls_tensor x = rows_of(e, op->in[0], &v), y = rows_of(e, op->out[0], &v);
-        LS_TRY(ls_expert_linear_forward(e->queue, &v.routes, &weight, &x, &y));
+        LS_TRY(ls_expert_linear_forward(e->queue, &v.routes, &linear, &x, &y));
     }
     return LS_OK;
 }
@@ -220,11 +229,11 @@ ls_status ls_executor_expert_linear_forward(ls_executor *e, const ls_op *op, con
 ls_status ls_executor_expert_linear_backward_input(ls_executor *e, const ls_op *op,
                                                    const ls_executor_batch *batch)
 {
-    const ls_tensor weight = experts_view(e, op, ls_executor_weights(e, batch->weights));
+    const ls_linear linear = linear_of(e, op, batch);
     for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
         const visits v = visits_of(e, op, of);
         const ls_tensor dy = rows_of(e, op->dout[0], &v), dx = rows_of(e, op->din[0], &v);
-        LS_TRY(ls_expert_linear_backward_input(e->queue, &v.routes, &weight, &dy, &dx));
+        LS_TRY(ls_expert_linear_backward_input(e->queue, &v.routes, &linear, &dy, &dx));
     }
     return LS_OK;
 }
@@ -232,14 +241,16 @@ ls_status ls_executor_expert_linear_backward_input(ls_executor *e, const ls_op *
 ls_status ls_executor_expert_linear_backward_weight(ls_executor *e, const ls_op *op,
                                                     const ls_executor_batch *batch)
 {
+    const ls_linear linear = linear_of(e, op, batch);
     LS_ASSERT(!e->plan->layout->parameters[op->weight].frozen);
     for (uint32_t of = 0; of < e->plan->options.expert_degree; of++) {
         const visits v = visits_of(e, op, of);
-        const ls_flat gradients = {batch->member_gradients ? batch->member_gradients[of] : batch->gradients,
-                                   LS_F32};
-        const ls_tensor dweight = experts_view(e, op, gradients);
+        float *const *of_member = batch->member_gradients + of * e->plan->options.sequence_cut;
+        const ls_flat gradients = {batch->member_gradients ? *of_member : batch->gradients, LS_F32};
+        const ls_tensor dweight = weight_of(e, op, gradients);
         const ls_tensor x = rows_of(e, op->in[0], &v), dy = rows_of(e, op->dout[0], &v);
-        LS_TRY(ls_expert_linear_backward_weight(e->queue, &v.routes, &x, &dy, &dweight, batch->accumulate));
+        LS_TRY(ls_expert_linear_backward_weight(e->queue, &v.routes, &linear, &x, &dy, &dweight,
+                                                batch->accumulate));
     }
     return LS_OK;
 }

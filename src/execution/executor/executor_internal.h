@@ -4,6 +4,7 @@
 #define LS_EXECUTION_EXECUTOR_EXECUTOR_INTERNAL_H
 
 #include "compute/kernels/attention.h"
+#include "compute/kernels/linear.h"
 #include "execution/executor/executor.h"
 
 /* A flat buffer in the layout of the plan. Kernels take mutable views; their headers say which of
@@ -121,6 +122,12 @@ LS_MUST_CHECK ls_status ls_executor_from_experts_backward(ls_executor *e, const 
 /* The rows of a value of `op` that have arrived at the experts of this process, one after the
  * other; without an expert group all. */
 ls_tensor ls_executor_visited(const ls_executor *e, const ls_op *op, int32_t value);
+
+/* A linear, or that of the first expert, as the member of a tensor group has it; packed: memory for
+ * its packed matrices. The weight alone, of weights or of gradients: all outputs, own inputs. */
+ls_linear ls_executor_linear(const ls_executor *e, const ls_op *op, const void *weights,
+                             ls_packed packed[LS_LINEAR_SEGMENTS_MAX]);
+ls_tensor ls_executor_linear_weight(const ls_executor *e, const ls_op *op, ls_flat from);
 
 /* The phases of LS_OP_DROPOUT. */
 LS_MUST_CHECK ls_status ls_executor_dropout_forward(ls_executor *e, const ls_op *op,

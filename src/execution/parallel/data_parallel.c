@@ -502,7 +502,7 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
         options->shadow && options->zero > 0 && options->group == 0 && options->local_parts < options->parts;
     p->leaf_count = options->leaves;
     p->group = options->group;
-    p->more_pieces = options->plan->options.sequence_cut - 1 + options->plan->options.expert_degree - 1;
+    p->more_pieces = options->plan->options.sequence_cut * options->plan->options.expert_degree - 1;
     p->mesh = options->mesh;
     p->team_epoch = options->team_epoch;
     p->marks_of = options->marks;

@@ -20,9 +20,9 @@ static void add_crew(ls_ranks_cost *cost, const ls_session *session, uint32_t cr
 {
     const uint32_t leaves = leaves_for(session, crews);
     const ls_leaf_range range = ls_leaves_of_rank(leaves, crews, crew);
-    const uint32_t pieces = session->plan.options.sequence_cut, experts = ls_session_mesh(session).expert;
+    const uint32_t shares = session->plan.options.sequence_cut * ls_session_mesh(session).expert;
     const uint32_t buffers =
-        ls_tree_range_buffers(leaves, ls_run_file_group(&session->run), range) + pieces - 1 + experts - 1;
+        ls_tree_range_buffers(leaves, ls_run_file_group(&session->run), range) + shares - 1;
     cost->leaves_min = crew == 0 || range.count < cost->leaves_min ? range.count : cost->leaves_min;
     cost->leaves_max = range.count > cost->leaves_max ? range.count : cost->leaves_max;
     cost->buffers_max = buffers > cost->buffers_max ? buffers : cost->buffers_max;

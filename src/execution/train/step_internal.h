@@ -13,12 +13,6 @@
 #include "execution/train/step.h"
 #include "execution/train/update.h"
 
-/* Shares of a node: pieces of sequences, or leaves of an expert group. */
-enum {
-    LS_SHARES_MAX = (int)LS_SEQUENCE_CUT_MAX > (int)LS_EXPERT_DEGREE_MAX ? (int)LS_SEQUENCE_CUT_MAX
-                                                                         : (int)LS_EXPERT_DEGREE_MAX
-};
-
 struct ls_stepper {
     ls_executor *executor; /* the first of the chunks of a stage */
     ls_state *state;

@@ -38,13 +38,14 @@ static ls_status draw_micro_batch(ls_stepper *stepper, uint64_t position)
     return LS_OK;
 }
 
-/* The shares of the work of a crew between two nodes of its stack: the pieces of the sequences of
- * one leaf, or leaves that an expert group computes side by side. This is the first share of this
+/* The shares of the work of a crew between two nodes of its stack: the leaves that an expert group
+ * computes side by side, and of each the pieces of its sequences. This is the first share of this
  * rank. */
 static uint32_t first_share(const ls_stepper *stepper)
 {
     const ls_plan *plan = stepper->executor->plan;
-    return plan->options.context_member * plan->pieces + plan->options.expert_member;
+    return plan->options.expert_member * plan->options.sequence_cut +
+           plan->options.context_member * plan->pieces;
 }
 
 static void sum_losses(ls_stepper *stepper)
@@ -71,11 +72,12 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
 {
     float *const *all = &current_part(stepper)->gradients[buffer];
     float *const *own = all + first_share(stepper);
+    const ls_plan *plan = stepper->executor->plan;
     return (ls_executor_batch){
         .weights = ls_stepper_weights(stepper),
         .gradients = own[0],
         .piece_gradients = own,
-        .member_gradients = all,
+        .member_gradients = all + plan->options.context_member * plan->pieces,
         .accumulate = accumulate,
         .tokens = stepper->rows.tokens,
         .targets = stepper->rows.targets,
@@ -460,7 +462,7 @@ static ls_status run_node(ls_stepper *stepper, uint64_t step, uint32_t buffer, b
 {
     const ls_plan_options *o = &stepper->executor->plan->options;
     const bool is_shared = o->sequence_cut > 1 || o->expert_degree > 1;
-    const uint32_t shares = o->sequence_cut > 1 ? o->sequence_cut : node->leaves.count;
+    const uint32_t shares = o->sequence_cut * node->leaves.count;
     if (stepper->turn.is_outer) {
         LS_TRY(run_outer_leaf(stepper, buffer, node));
         return is_last ? after_backward_step(stepper, stepper->executor->plan->step_count) : LS_OK;
@@ -486,7 +488,7 @@ static ls_status run_own_node(ls_stepper *stepper, ls_node_stack *stack, uint64_
 {
     const ls_plan_options *o = &stepper->executor->plan->options;
     const uint32_t buffer = atomic_load(&stack->depth), leaf = leaves.first;
-    LS_ASSERT(buffer + o->sequence_cut + o->expert_degree - 1 <= current_part(stepper)->gradient_count);
+    LS_ASSERT(buffer + o->sequence_cut * o->expert_degree <= current_part(stepper)->gradient_count);
     ls_leaf_sum sum = {.leaves = leaves};
     LS_TRY(
         run_node(stepper, step, buffer, is_last && !ls_sdc_monitor_wants(stepper->sdc_monitor, leaf), &sum));

@@ -219,6 +219,7 @@ static void add_step(const subject *s, double terms_s[LS_TERM_COUNT])
         return;
     case LS_OP_GATHER: /* what they exchange is counted by add_plan_step */
     case LS_OP_SCATTER:
+    case LS_OP_SUM:
     case LS_OP_TO_EXPERTS:
     case LS_OP_FROM_EXPERTS:
         break;
@@ -437,7 +438,7 @@ static bool takes_as_long(const seen_step *seen, const ls_op *op, ls_phase phase
            a->out_features == op->out_features && a->weight_in_out == op->weight_in_out &&
            (a->bias == LS_NONE) == (op->bias == LS_NONE) && a->forward_cut == op->forward_cut &&
            a->backward_input_cut == op->backward_input_cut && a->window == op->window &&
-           a->chunk_rows == op->chunk_rows;
+           a->chunk_rows == op->chunk_rows && a->alike == op->alike;
 }
 
 /* The time of the plan's steps for a leaf's first micro-batch, and for each later one, which adds
@@ -612,6 +613,7 @@ static const char *const op_names[LS_OP_KIND_COUNT] = {[LS_OP_EMBEDDING] = "embe
                                                        [LS_OP_ADD] = "add",
                                                        [LS_OP_GATHER] = "gather",
                                                        [LS_OP_SCATTER] = "scatter",
+                                                       [LS_OP_SUM] = "sum of visits",
                                                        [LS_OP_TO_EXPERTS] = "to experts",
                                                        [LS_OP_FROM_EXPERTS] = "from experts"};
 

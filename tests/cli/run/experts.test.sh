@@ -31,6 +31,21 @@ sent, plan = run["mesh"]["sent_bytes"], run["predicted"]["sent_bytes"]
 assert run["mesh"]["expert"] == int(sys.argv[2]) and sent["pipeline"] == plan["pipeline"] and sent["data"] == plan["data"], sent
 assert 0.5 * plan["expert"] < sent["expert"] < 1.5 * plan["expert"] and plan["expert"] > 0, (sent, plan)' "$out" "$2"
     done
+    # cut in pieces; RANKS TENSOR CONTEXT EXPERT PIPELINE RECOMPUTE
+    pieces=("${train[@]}" --threads 1 --set model.family=$family --set train.tensor_cut=2 --set train.sequence_cut=2)
+    expect 0 "${pieces[@]}" --run-dir $family-cut --threads 2
+    cut=$(hashes "$out")
+    for mesh in "2 2 1 1 1 selective" "2 1 2 1 1 none" "4 2 1 2 1 none" "8 2 2 1 2 full"; do
+        set -- $mesh
+        expect 0 "${pieces[@]}" --run-dir "$family-cut-$1-$2-$3-$4" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.context=$3" \
+            --set "parallel.expert=$4" --set "parallel.pipeline=$5" --set "train.recompute=$6"
+        same "$family, cut, $1 ranks, tensor $2, context $3, expert $4, pipeline $5" "$(hashes "$out")" "$cut"
+        check "$family, tensor $2, context $3: bytes of their axes as planned" python3 -c '
+import json, sys
+run = json.load(open(sys.argv[1]))
+sent, plan = run["mesh"]["sent_bytes"], run["predicted"]["sent_bytes"]
+assert all(sent[axis] == plan[axis] for axis in ("tensor", "context", "pipeline", "data")), (sent, plan)' "$out"
+    done
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces --steps 5
     expect 0 "${train[@]}" --set model.family=$family --run-dir $family-pieces
     same "$family, in two pieces" "$(hashes "$out")" "$reference"
@@ -64,6 +79,8 @@ for fault in "rank=1,at=leaf" "rank=0,at=merge" "rank=3,at=ready"; do
         --threads 1 --set parallel.expert=2 --set parallel.pipeline=2
     same "killed at $fault" "$(hashes "$out")" "$reference"
 done
+LS_TEST_FAULT="do=die,step=3,rank=3,at=leaf" expect 0 "${pieces[@]}" --run-dir dies-cut --ranks 4 --set parallel.expert=2 --set parallel.tensor=2
+same "killed in a leaf whose experts are cut" "$(hashes "$out")" "$cut"
 
 # Text, evaluation, export and import.
 expect 0 "$LOCKSTEP" sample mixtral --prompt "the king" --max-tokens 8 --temperature 0
@@ -95,7 +112,8 @@ refused() {
 }
 refused model.experts_per_token=9 "model.experts_per_token is 9, but there are only 4 experts"
 refused model.expert_ffn=48 "model.expert_ffn is 48, but in the family mixtral it must equal model.ffn, 64"
-refused train.tensor_cut=2 "train.tensor_cut is 2, but in this version it must be 1 for models with experts"
+refused train.tensor_cut=4 "train.tensor_cut is 4, but must divide model.kv_heads 2 and model.expert_ffn 64; use 2"
+refused "train.sequence_cut=4 --set parallel.expert=4 --ranks 4" "parallel.expert is 4 and train.sequence_cut 4" "use parallel.expert 2"
 refused parallel.expert=3 "parallel.expert is 3" "model.experts is 4" "use 2"
 refused parallel.expert=8 "parallel.expert is 8" "model.experts is 4" "use 4"
 refused "parallel.expert=2 --ranks 3" "parallel.ranks is 3" "parallel.expert 2" "for example 4"

@@ -67,18 +67,32 @@ static void ok(ls_status status)
     assert_int_equal(status, LS_OK);
 }
 
+/* The linear of the first of `experts`, whose matrices are the rows of `all`. */
+static ls_linear linear_of(ls_tensor all, int64_t experts)
+{
+    const int64_t out = all.rows / experts;
+    return (ls_linear){.weight = ls_tensor_rows(all, 0, out),
+                       .layout = LS_WEIGHT_OUT_IN,
+                       .forward_cut = 1,
+                       .backward_input_cut = 1,
+                       .segment_count = 1,
+                       .segment = {out}};
+}
+
 static void run(ls_queue *queue, void *context)
 {
     layer *l = context;
     const ls_routes routes = ls_routes_in(l->memory, l->tokens, l->experts, l->chosen);
+    const ls_linear linear = linear_of(l->matrices.t, l->experts);
+    const ls_tensor dweight = linear_of(l->dmatrices.t, l->experts).weight;
     ok(ls_route_forward(queue, &l->router, &l->scores.t, &l->weights.t, &routes));
     ok(ls_dispatch_forward(queue, &routes, &l->x.t, &l->rows.t));
-    ok(ls_expert_linear_forward(queue, &routes, &l->matrices.t, &l->rows.t, &l->results.t));
+    ok(ls_expert_linear_forward(queue, &routes, &linear, &l->rows.t, &l->results.t));
     ok(ls_combine_forward(queue, &routes, &l->results.t, &l->weights.t, &l->y.t));
     ok(ls_combine_backward(queue, &routes, &l->results.t, &l->weights.t, &l->dy.t, &l->dresults.t,
                            &l->dweights.t));
-    ok(ls_expert_linear_backward_weight(queue, &routes, &l->rows.t, &l->dresults.t, &l->dmatrices.t, true));
-    ok(ls_expert_linear_backward_input(queue, &routes, &l->matrices.t, &l->dresults.t, &l->drows.t));
+    ok(ls_expert_linear_backward_weight(queue, &routes, &linear, &l->rows.t, &l->dresults.t, &dweight, true));
+    ok(ls_expert_linear_backward_input(queue, &routes, &linear, &l->dresults.t, &l->drows.t));
     ok(ls_dispatch_backward(queue, &routes, &l->drows.t, &l->dx.t));
     ok(ls_route_backward(queue, &l->router, &l->scores.t, &routes, &l->dweights.t, &l->dscores.t));
 }
@@ -236,9 +250,9 @@ static void expert_without_tokens_has_gradient_zero(void **state)
     const ls_router router = {0};
     const ls_tensor s = ls_tensor_f32(&scores[0][0], 2, 2), w = ls_tensor_f32(weights, 2, 1);
     const ls_tensor x = ls_tensor_f32(&rows[0][0], 2, 3), d = ls_tensor_f32(dy, 2, 1);
-    const ls_tensor dm = ls_tensor_f32(&dmatrices[0][0], 2, 3);
+    const ls_linear linear = linear_of(ls_tensor_f32(&dmatrices[0][0], 2, 3), 2);
     ok(ls_route_forward(ck_queue(0, 1), &router, &s, &w, &routes));
-    ok(ls_expert_linear_backward_weight(ck_queue(0, 1), &routes, &x, &d, &dm, false));
+    ok(ls_expert_linear_backward_weight(ck_queue(0, 1), &routes, &linear, &x, &d, &linear.weight, false));
     assert_memory_equal(dmatrices, ((float[2][3]){{41, 52, 63}, {0, 0, 0}}), sizeof dmatrices);
 }
 

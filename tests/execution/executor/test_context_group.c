@@ -38,7 +38,8 @@ static const struct {
 } variants[] = {{"gpt2", LS_FAMILY_GPT2, true, 0},
                 {"llama", LS_FAMILY_LLAMA, false, 0},
                 {"mistral", LS_FAMILY_MISTRAL, false, 50},
-                {"qwen3", LS_FAMILY_QWEN3, true, 0}};
+                {"qwen3", LS_FAMILY_QWEN3, true, 0},
+                {"mixtral", LS_FAMILY_MIXTRAL, false, 0}};
 enum { VARIANT_COUNT = sizeof variants / sizeof *variants };
 
 static void subject_open(subject *s, int variant)
@@ -54,6 +55,11 @@ static void subject_open(subject *s, int variant)
     c->ffn = 56;
     c->context = LENGTH;
     c->vocab = VOCAB;
+    if (ls_family_has_experts(c->family)) {
+        c->expert_ffn = c->ffn;
+        c->experts = 6;
+        c->experts_per_token = 2;
+    }
     c->tied = variants[variant].tied;
     c->window = variants[variant].window;
     ls_layout_build(&s->arena, c, &s->layout);
