@@ -63,7 +63,7 @@ static json_t *figures_of(const ls_data_pipeline *pipeline, const ls_preparation
     }
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I, s:o}", "bytes", (json_int_t)figures->bytes, "wall_s",
                      figures->wall_s, "mb_per_s", rate_of(figures->bytes, figures->wall_s), "read_mb_per_s",
-                     rate_of(figures->bytes, figures->read_s), "write_mb_per_s",
+                     rate_of(figures->read_bytes, figures->read_s), "write_mb_per_s",
                      rate_of(figures->bytes, figures->write_s), "scratch_bytes",
                      (json_int_t)figures->scratch_bytes, "steps", steps);
 }

@@ -19,17 +19,20 @@ static unsigned find_phrases(ls_line line)
     } phrases[] = {{"lorem ipsum", LOREM},     {"javascript", JAVASCRIPT}, {"terms of use", POLICY},
                    {"privacy policy", POLICY}, {"cookie policy", POLICY},  {"uses cookies", POLICY},
                    {"use of cookies", POLICY}, {"use cookies", POLICY}};
+    /* First and second letters that belong together share a bit. */
+    static const uint8_t first[32] = {['l' & 31] = 1, ['j' & 31] = 2, ['t' & 31] = 4,
+                                      ['p' & 31] = 8, ['c' & 31] = 1, ['u' & 31] = 16};
+    static const uint8_t second[32] = {
+        ['o' & 31] = 1, ['a' & 31] = 2, ['e' & 31] = 4, ['r' & 31] = 8, ['s' & 31] = 16};
     unsigned found = 0;
-    for (size_t at = 0; at < line.bytes; at++) {
-        const char c = line.text[at] | 0x20;
-        if (c != 'l' && c != 'j' && c != 't' && c != 'p' && c != 'c' && c != 'u') {
+    for (size_t at = 0; at + 1 < line.bytes; at++) {
+        if (!(first[line.text[at] & 31] & second[line.text[at + 1] & 31])) {
             continue;
         }
         for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
             const char *words = phrases[i].words;
-            const bool may = words[0] == c && at + 1 < line.bytes && (line.text[at + 1] | 0x20) == words[1];
-            if (may && line.bytes - at >= strlen(words) &&
-                strncasecmp(line.text + at, words, strlen(words)) == 0) {
+            const size_t bytes = strlen(words);
+            if (line.bytes - at >= bytes && strncasecmp(line.text + at, words, bytes) == 0) {
                 found |= phrases[i].bit;
             }
         }
@@ -95,12 +98,14 @@ static fate judge_line(const ls_step *step, ls_line line, ls_line as_read)
 {
     static const char marks[] = ".?!\"'";
     size_t words, longest;
-    count_words(as_read, &words, &longest);
     const bool has_mark =
         line.bytes > 0 && line.text[line.bytes - 1] && strchr(marks, line.text[line.bytes - 1]);
     const bool has_dots = line.bytes >= 3 && memcmp(line.text + line.bytes - 3, "...", 3) == 0;
-    if ((step->c4.word_length_max && longest > step->c4.word_length_max) ||
-        (step->c4.terminal && (!has_mark || has_dots)) || words < step->c4.line_words_min) {
+    if (step->c4.terminal && (!has_mark || has_dots)) {
+        return LEFT_OUT;
+    }
+    count_words(as_read, &words, &longest);
+    if ((step->c4.word_length_max && longest > step->c4.word_length_max) || words < step->c4.line_words_min) {
         return LEFT_OUT;
     }
     const unsigned phrases = find_phrases(line);
@@ -140,7 +145,7 @@ ls_status ls_c4_apply(const ls_step *step, ls_step_scratch *scratch, bool judges
             continue;
         }
         uint64_t count = 0;
-        if (judges) {
+        if (judges && sentences < step->c4.sentences_min) {
             LS_TRY(ls_words_sentences(&scratch->words, line.text, line.bytes, &count));
         }
         sentences += count;

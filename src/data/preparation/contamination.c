@@ -29,6 +29,9 @@ struct ls_contamination {
     size_t item_count, item_capacity;
     slot *slots;
     size_t mask, used;
+    /* A bit for each gram that there may be; its size is a power of two. */
+    uint64_t *filter;
+    size_t filter_mask;
     uint64_t short_count;
     /* While it is opened. */
     ls_step_scratch scratch;
@@ -44,6 +47,32 @@ static slot *find_slot(slot *slots, size_t mask, uint64_t gram)
         at = (at + 1) & mask;
     }
     return &slots[at];
+}
+
+static uint64_t bit_of(const ls_contamination *c, uint64_t gram, uint64_t **word_out)
+{
+    *word_out = &c->filter[gram >> 32 & c->filter_mask];
+    return UINT64_C(1) << (gram & 63);
+}
+
+/* Most words of a document need not look into the table, which is larger than the caches. */
+static ls_status make_filter(ls_contamination *c)
+{
+    uint64_t *word;
+    size_t words = 64;
+    while (words < c->used / 4) {
+        words *= 2;
+    }
+    c->filter = calloc(words, sizeof *c->filter);
+    if (!c->filter) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
+    }
+    c->filter_mask = words - 1;
+    for (size_t i = 0; i <= c->mask; i++) {
+        const uint64_t bit = bit_of(c, c->slots[i].gram, &word);
+        *word |= c->slots[i].item ? bit : 0;
+    }
+    return LS_OK;
 }
 
 static ls_status make_room(ls_contamination *c, size_t more)
@@ -73,6 +102,7 @@ static ls_status make_room(ls_contamination *c, size_t more)
 static ls_status add_item(ls_contamination *c, const char *path, uint64_t line, const char *text,
                           size_t bytes)
 {
+    ls_scratch_begin(&c->scratch, 0);
     LS_TRY(ls_fold_words(&c->scratch, text, bytes));
     const size_t count = c->scratch.folded_count;
     const uint64_t *words = c->scratch.folded;
@@ -169,7 +199,8 @@ ls_status ls_contamination_open(const ls_step *step, ls_contamination **out)
         return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
     }
     c->ngram = step->decontaminate.ngram;
-    const ls_status status = add_files(c, step);
+    ls_status status = add_files(c, step);
+    status = status == LS_OK ? make_filter(c) : status;
     ls_scratch_release(&c->scratch);
     ls_text_release(&c->text);
     if (status != LS_OK) {
@@ -185,6 +216,7 @@ void ls_contamination_close(ls_contamination *c)
     if (c) {
         free(c->items);
         free(c->slots);
+        free(c->filter);
         ls_arena_release(&c->arena);
         free(c);
     }
@@ -199,9 +231,14 @@ ls_status ls_contamination_judge(const ls_contamination *c, ls_step_scratch *scr
     const uint64_t *words = scratch->folded;
     ls_gram gram = ls_gram_begin(c->ngram);
     for (size_t i = 0; i < scratch->folded_count; i++) {
+        uint64_t *word;
         const uint64_t hash = ls_gram_roll(&gram, words[i], i >= c->ngram ? words[i - c->ngram] : 0);
-        const slot *s = i + 1 >= c->ngram ? find_slot(c->slots, c->mask, hash) : NULL;
-        if (s && s->item) {
+        const uint64_t bit = bit_of(c, hash, &word);
+        if (!(*word & bit) || i + 1 < c->ngram) {
+            continue;
+        }
+        const slot *s = find_slot(c->slots, c->mask, hash);
+        if (s->item) {
             *removal_out = (ls_removal){.reason = LS_CONTAMINATED, .detail = s->item - 1};
             return LS_OK;
         }

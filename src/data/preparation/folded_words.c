@@ -2,26 +2,14 @@
 #include "data/preparation/folded_words.h"
 
 #include "base/hash.h"
+#include "data/preparation/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t GRAM_BASE = 0xD6E8FEB86659FD93, LETTER_BASE = 0x9FB21C651E98DF25;
-
 /* ---- words ----------------------------------------------------------------------------------- */
-
-/* Small letters and digits stand for themselves, capitals for small letters; 0: no word. */
-static const uint8_t ascii_fold[128] = {
-    ['0'] = '0', ['1'] = '1', ['2'] = '2', ['3'] = '3', ['4'] = '4', ['5'] = '5', ['6'] = '6', ['7'] = '7',
-    ['8'] = '8', ['9'] = '9', ['a'] = 'a', ['b'] = 'b', ['c'] = 'c', ['d'] = 'd', ['e'] = 'e', ['f'] = 'f',
-    ['g'] = 'g', ['h'] = 'h', ['i'] = 'i', ['j'] = 'j', ['k'] = 'k', ['l'] = 'l', ['m'] = 'm', ['n'] = 'n',
-    ['o'] = 'o', ['p'] = 'p', ['q'] = 'q', ['r'] = 'r', ['s'] = 's', ['t'] = 't', ['u'] = 'u', ['v'] = 'v',
-    ['w'] = 'w', ['x'] = 'x', ['y'] = 'y', ['z'] = 'z', ['A'] = 'a', ['B'] = 'b', ['C'] = 'c', ['D'] = 'd',
-    ['E'] = 'e', ['F'] = 'f', ['G'] = 'g', ['H'] = 'h', ['I'] = 'i', ['J'] = 'j', ['K'] = 'k', ['L'] = 'l',
-    ['M'] = 'm', ['N'] = 'n', ['O'] = 'o', ['P'] = 'p', ['Q'] = 'q', ['R'] = 'r', ['S'] = 's', ['T'] = 't',
-    ['U'] = 'u', ['V'] = 'v', ['W'] = 'w', ['X'] = 'x', ['Y'] = 'y', ['Z'] = 'z'};
 
 enum { SEPARATOR = 0, LEFT_OUT = 1 };
 
@@ -59,63 +47,86 @@ static bool stands_alone(uint32_t c)
 static ls_status reserve(ls_step_scratch *scratch, size_t bytes)
 {
     const size_t needed = bytes / 2 + 2;
-    if (scratch->folded_capacity >= needed) {
-        return LS_OK;
+    if (scratch->folded_capacity < needed) {
+        free(scratch->folded);
+        scratch->folded_capacity = 0;
+        scratch->folded = malloc(needed * sizeof *scratch->folded);
+        if (!scratch->folded) {
+            return ls_fail(LS_ERR_MEMORY, "not enough memory for a document of %zu bytes", bytes);
+        }
+        scratch->folded_capacity = needed;
     }
-    free(scratch->folded);
-    free(scratch->folded_at);
-    scratch->folded_capacity = 0;
-    scratch->folded = malloc(needed * sizeof *scratch->folded);
-    scratch->folded_at = malloc(needed * sizeof *scratch->folded_at);
-    if (!scratch->folded || !scratch->folded_at) {
-        return ls_fail(LS_ERR_MEMORY, "not enough memory for a document of %zu bytes", bytes);
-    }
-    scratch->folded_capacity = needed;
     return LS_OK;
 }
 
-static void end_word(ls_step_scratch *scratch, uint64_t sum)
+static uint64_t add_letter(uint64_t sum, uint32_t c)
 {
-    scratch->folded[scratch->folded_count++] = (sum ^ sum >> 32) * GRAM_BASE;
+    return (sum ^ c) * LS_LETTER_BASE;
 }
 
-ls_status ls_fold_words(ls_step_scratch *scratch, const char *text, size_t bytes)
+/* Adds the first `count` octets. All eight are computed: how long a word is cannot be predicted. */
+static inline uint64_t add_octets(uint64_t sum, uint64_t octets, unsigned count)
 {
-    uint64_t sum = 0;
-    LS_TRY(reserve(scratch, bytes));
-    scratch->folded_count = 0;
+    uint64_t sums[9] = {sum};
+    for (int i = 0; i < 8; i++) {
+        sums[i + 1] = add_letter(sums[i], octets >> 8 * i & 0xff);
+    }
+    return sums[count];
+}
+
+/* The letters and digits of ASCII from `at` on, at most to the end of a word. Returns how many. */
+static inline size_t fold_octets(const char *text, size_t at, size_t bytes, uint64_t *sum)
+{
+    size_t count = 0;
+    unsigned run = 8;
+    while (run == 8 && at + count < bytes) {
+        const uint64_t octets = ls_octets_load(text + at + count, bytes - at - count);
+        run = ls_octets_run(ls_octets_letters(octets) | ls_octets_within(octets, '0', '9'));
+        *sum = run > 0 ? add_octets(*sum ? *sum : LS_GRAM_BASE, octets | LS_OCTETS(0x20), run) : *sum;
+        count += run;
+    }
+    return count;
+}
+
+static void fold_text(ls_step_scratch *scratch, const char *text, size_t bytes)
+{
+    uint64_t sum = 0, *folded = scratch->folded;
     for (size_t at = 0; at < bytes;) {
-        const size_t from = at;
-        uint32_t c = (unsigned char)text[at];
-        if (c < 0x80) {
-            c = ascii_fold[c];
-            at++;
-        } else {
+        at += fold_octets(text, at, bytes, &sum);
+        uint32_t c = SEPARATOR;
+        if (at < bytes) {
             at += ls_utf8_valid_decode(text + at, &c);
-            c = fold(c);
+            c = c < 0x80 ? SEPARATOR : fold(c); /* what is ASCII here is no letter */
         }
         if (c == LEFT_OUT) {
             continue;
         }
-        if (sum != 0 && (c == SEPARATOR || stands_alone(c))) {
-            end_word(scratch, sum);
+        const bool is_alone = stands_alone(c);
+        if (sum != 0 && (c == SEPARATOR || is_alone)) {
+            *folded++ = (sum ^ sum >> 32) * LS_GRAM_BASE;
             sum = 0;
         }
-        if (c == SEPARATOR) {
-            continue;
+        if (c != SEPARATOR) {
+            sum = add_letter(sum ? sum : LS_GRAM_BASE, c);
         }
-        if (sum == 0) {
-            scratch->folded_at[scratch->folded_count] = (uint32_t)from;
-            sum = GRAM_BASE;
-        }
-        sum = (sum ^ c) * LETTER_BASE;
-        if (stands_alone(c)) {
-            end_word(scratch, sum);
+        if (is_alone) {
+            *folded++ = (sum ^ sum >> 32) * LS_GRAM_BASE;
             sum = 0;
         }
     }
     if (sum != 0) {
-        end_word(scratch, sum);
+        *folded++ = (sum ^ sum >> 32) * LS_GRAM_BASE;
+    }
+    scratch->folded_count = (size_t)(folded - scratch->folded);
+}
+
+ls_status ls_fold_words(ls_step_scratch *scratch, const char *text, size_t bytes)
+{
+    if (scratch->folded_from != text || scratch->folded_bytes != bytes) {
+        LS_TRY(reserve(scratch, bytes));
+        fold_text(scratch, text, bytes);
+        scratch->folded_from = text;
+        scratch->folded_bytes = bytes;
     }
     return LS_OK;
 }
@@ -126,16 +137,9 @@ ls_gram ls_gram_begin(uint64_t n)
 {
     ls_gram gram = {.power = 1};
     for (uint64_t i = 0; i < n; i++) {
-        gram.power *= GRAM_BASE;
+        gram.power *= LS_GRAM_BASE;
     }
     return gram;
-}
-
-uint64_t ls_gram_roll(ls_gram *gram, uint64_t word, uint64_t oldest)
-{
-    gram->sum = gram->sum * GRAM_BASE + word - oldest * gram->power;
-    const uint64_t mixed = (gram->sum ^ gram->sum >> 31) * LETTER_BASE;
-    return mixed ^ mixed >> 29;
 }
 
 /* ---- signatures ------------------------------------------------------------------------------ */
@@ -147,7 +151,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void draw_hashes(void)
 {
     for (uint32_t i = 0; i < LS_MINHASH_HASHES_MAX; i++) {
-        const uint64_t drawn = ls_xxh3(&i, sizeof i, GRAM_BASE);
+        const uint64_t drawn = ls_xxh3(&i, sizeof i, LS_GRAM_BASE);
         factors[i] = (uint32_t)drawn | 1;
         terms[i] = (uint32_t)(drawn >> 32);
     }

@@ -14,7 +14,8 @@
 #include "data/preparation/step.h"
 #include "data/preparation/step_scratch.h"
 
-/* Sets folded, folded_at and folded_count of the scratch. Errors: LS_ERR_MEMORY. */
+/* Sets folded and folded_count of the scratch, unless they are of this text already. Errors:
+ * LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_fold_words(ls_step_scratch *scratch, const char *text, size_t bytes);
 
 /* Hashes of n words in a row, by rolling: gram = gram * LS_GRAM_BASE + word. */
@@ -22,8 +23,15 @@ typedef struct ls_gram {
     uint64_t sum, power;
 } ls_gram;
 ls_gram ls_gram_begin(uint64_t n);
+#define LS_GRAM_BASE   UINT64_C(0xD6E8FEB86659FD93)
+#define LS_LETTER_BASE UINT64_C(0x9FB21C651E98DF25)
 /* Adds a word and removes the one n words before it (0: there is none); returns the hash. */
-uint64_t ls_gram_roll(ls_gram *gram, uint64_t word, uint64_t oldest);
+static inline uint64_t ls_gram_roll(ls_gram *gram, uint64_t word, uint64_t oldest)
+{
+    gram->sum = gram->sum * LS_GRAM_BASE + word - oldest * gram->power;
+    const uint64_t mixed = (gram->sum ^ gram->sum >> 31) * LS_LETTER_BASE;
+    return mixed ^ mixed >> 29;
+}
 
 /*
  * The keys of the bands of a document, or false if it has fewer words than a sequence.

@@ -12,28 +12,28 @@ enum { PIECE_BYTES = 1 << 20 };
 
 /* ---- documents of a piece -------------------------------------------------------------------- */
 
-ls_status ls_shard_next(ls_shard_piece *piece, bool *has_one_out, ls_removal *removal_out)
+ls_status ls_shard_next(ls_shard_piece *piece, ls_record *record_out)
 {
-    const ls_data_pipeline *pipeline = piece->walk->pipeline;
-    ls_record record = {0};
-    *has_one_out = false;
-    if (piece->cursor.at >= piece->end) {
-        return LS_OK;
+    const ls_records *records = piece->records;
+    *record_out = (ls_record){0};
+    if (piece->cursor.at < piece->end) {
+        LS_TRY(ls_records_next(records, &piece->cursor, record_out));
     }
-    LS_TRY(ls_records_next(piece->records, &piece->cursor, &record));
-    if (!record.data) {
-        return LS_OK;
-    }
-    *has_one_out = true;
     /* A text file was opened as records with one line: all of it. */
-    const bool is_text = piece->records->file->kind == LS_CORPUS_TEXT;
-    if (is_text) {
-        record = (ls_record){.data = piece->records->data + piece->records->first.at,
-                             .bytes = piece->records->bytes - piece->records->first.at,
-                             .line = 1};
+    if (record_out->data && records->file->kind == LS_CORPUS_TEXT) {
+        *record_out = (ls_record){.data = records->data + records->first.at,
+                                  .bytes = records->bytes - records->first.at,
+                                  .line = 1};
         piece->cursor.at = piece->end;
     }
-    return ls_raw_document_read(&piece->raw, pipeline, is_text ? NULL : piece->records, &record, removal_out);
+    return LS_OK;
+}
+
+ls_status ls_shard_read(ls_shard_piece *piece, const ls_record *record, ls_removal *removal_out)
+{
+    const bool is_text = piece->records->file->kind == LS_CORPUS_TEXT;
+    return ls_raw_document_read(&piece->raw, piece->walk->pipeline, is_text ? NULL : piece->records, record,
+                                removal_out);
 }
 
 static void *run_piece(void *argument)

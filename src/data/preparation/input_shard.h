@@ -58,9 +58,12 @@ struct ls_shard_walk {
  */
 LS_MUST_CHECK ls_status ls_shard_walk_run(ls_shard_walk *walk, ls_shard_piece *pieces);
 
-/* The next document of a piece; false after the last. Its reading may have a removal. Errors:
- * LS_ERR_MEMORY, LS_ERR_DATA. */
-LS_MUST_CHECK ls_status ls_shard_next(ls_shard_piece *piece, bool *has_one_out, ls_removal *removal_out);
+/* The next record of a piece; data is NULL after the last. Errors: LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_shard_next(ls_shard_piece *piece, ls_record *record_out);
+
+/* Reads a record into piece->raw. removal_out and errors: those of ls_raw_document_read. */
+LS_MUST_CHECK ls_status ls_shard_read(ls_shard_piece *piece, const ls_record *record,
+                                      ls_removal *removal_out);
 
 /* Frees what pieces keep but `own`. */
 void ls_shard_pieces_release(ls_shard_piece *pieces, uint32_t count);

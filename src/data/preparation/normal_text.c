@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/preparation/normal_text.h"
 
+#include "data/preparation/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -111,8 +112,11 @@ static size_t find_run_end(const char *text, size_t at, size_t bytes)
     unsigned length;
     while (at < bytes) {
         const unsigned char byte = (unsigned char)text[at];
-        if (is_plain(byte) || (byte == ' ' && at + 1 < bytes && is_plain((unsigned char)text[at + 1]) &&
-                               (unsigned char)text[at + 1] < 0x80)) {
+        if (ls_octets_are_tidy(text, at, bytes)) {
+            at += 8;
+        } else if (is_plain(byte) ||
+                   (byte == ' ' && at + 1 < bytes && is_plain((unsigned char)text[at + 1]) &&
+                    (unsigned char)text[at + 1] < 0x80)) {
             at++;
         } else if (byte >= 0x80 && sort_of(text, at, bytes, &length) == CONTENT) {
             at += length;
@@ -142,18 +146,39 @@ static void write_gap(const char *text, const gap *g, ls_text *out)
     }
 }
 
-static void tidy(const char *text, size_t bytes, ls_text *out)
+/* Whether the gap text[from, to) is tidy already. */
+static bool is_tidy(const char *text, size_t from, size_t to, const gap *g)
+{
+    const size_t bytes = to - from;
+    if (from == 0 || bytes == 0) {
+        return bytes == 0;
+    }
+    return g->line_ends == 0 ? bytes == 1 && text[from] == ' '
+                             : g->line_ends <= 2 && bytes == g->line_ends + g->spaces_bytes &&
+                                   memcmp(text + from, "\n\n", g->line_ends) == 0;
+}
+
+/* Returns how many bytes of the text are the result; SIZE_MAX: it is in `out`. */
+static size_t tidy(const char *text, size_t bytes, ls_text *out)
 {
     gap g = {0};
     unsigned length;
+    size_t end = 0;
+    bool differs = false;
     for (size_t at = 0; at < bytes; at += length) {
         switch (sort_of(text, at, bytes, &length)) {
         case CONTENT:
-            write_gap(text, &g, out);
-            g = (gap){0};
-            const size_t end = find_run_end(text, at, bytes);
-            ls_text_append_bytes(out, text + at, end - at);
+            if (!differs && !is_tidy(text, end, at, &g)) {
+                differs = true;
+                ls_text_append_bytes(out, text, end);
+            }
+            end = find_run_end(text, at, bytes);
             length = (unsigned)(end - at);
+            if (differs) {
+                write_gap(text, &g, out);
+                ls_text_append_bytes(out, text + at, length);
+            }
+            g = (gap){0};
             break;
         case SPACE:
             g.spaces_at = g.spaces_bytes == 0 ? at : g.spaces_at;
@@ -167,6 +192,7 @@ static void tidy(const char *text, size_t bytes, ls_text *out)
             break;
         }
     }
+    return differs ? SIZE_MAX : end;
 }
 
 /* Only line ends and control characters. */
@@ -193,11 +219,19 @@ ls_status ls_normal_text(const ls_step *step, ls_step_scratch *scratch, ls_passa
         LS_TRY(compose(scratch, passage));
     }
     ls_text *out = ls_scratch_spare(scratch, passage);
-    (step->normalise.blanks ? tidy : clean)(passage->text, passage->bytes, out);
-    const bool is_same =
-        out->bytes == passage->bytes && memcmp(ls_text_string(out), passage->text, passage->bytes) == 0;
-    if (!is_same) {
+    size_t same = SIZE_MAX;
+    if (step->normalise.blanks) {
+        same = tidy(passage->text, passage->bytes, out);
+    } else {
+        clean(passage->text, passage->bytes, out);
+        const bool is_same =
+            out->bytes == passage->bytes && memcmp(ls_text_string(out), passage->text, passage->bytes) == 0;
+        same = is_same ? passage->bytes : SIZE_MAX;
+    }
+    if (same == SIZE_MAX) {
         ls_scratch_take(scratch, out, passage);
+    } else {
+        passage->bytes = same;
     }
     return LS_OK;
 }
@@ -216,6 +250,14 @@ ls_hash128 ls_exact_hash(const ls_step *step, ls_step_scratch *scratch, const ls
     bool has_gap = false;
     for (size_t at = 0; at < passage->bytes;) {
         const unsigned char byte = (unsigned char)passage->text[at];
+        if (!has_gap && (used > 0 || byte != ' ') && ls_octets_are_tidy(passage->text, at, passage->bytes)) {
+            const uint64_t octets = ls_octets_load(passage->text + at, 8);
+            const uint64_t lower = htole64(octets | ls_octets_within(octets, 'A', 'Z') >> 2);
+            memcpy(folded->data + used, &lower, 8);
+            used += 8;
+            at += 8;
+            continue;
+        }
         uint32_t c = byte;
         const unsigned length = byte < 0x80 ? 1 : ls_utf8_valid_decode(passage->text + at, &c);
         if ((byte <= ' ' || byte >= 0x80) && ls_is_blank(c)) {

@@ -39,10 +39,12 @@ typedef struct ls_preparation_options {
 typedef struct ls_preparation_figures {
     /* Text that was read, in the first pass. */
     uint64_t bytes;
-    /* Seconds of processor time in each step while judging, by index; in reading and in writing. */
-    double step_s[LS_PIPELINE_STEPS_MAX], read_s, write_s;
-    /* Text that reached each step while judging. */
-    uint64_t step_bytes[LS_PIPELINE_STEPS_MAX];
+    /* Of one document of 16: seconds of processor time in each step while judging, by index, and
+     * text that reached it; in reading and text that was read. */
+    double step_s[LS_PIPELINE_STEPS_MAX], read_s;
+    uint64_t step_bytes[LS_PIPELINE_STEPS_MAX], read_bytes;
+    /* Seconds of processor time in writing. */
+    double write_s;
     double wall_s;
     uint64_t scratch_bytes;
 } ls_preparation_figures;

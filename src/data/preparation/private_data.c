@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/preparation/private_data.h"
 
+#include "data/preparation/octets.h"
+
 #include <string.h>
 
 enum { MAIL, PHONE, CARD, IBAN, IP, KEY, KINDS };
@@ -192,7 +194,8 @@ static bool find_iban(const view *v, size_t at, piece *p)
 {
     char code[36];
     size_t count = 0, to = at;
-    const size_t length = at + 4 < v->bytes ? iban_length(v->text + at) : 0;
+    const bool may = at + 4 < v->bytes && is_upper(v->text[at + 1]) && is_digit(v->text[at + 2]);
+    const size_t length = may ? iban_length(v->text + at) : 0;
     if (length == 0) {
         return false;
     }
@@ -267,27 +270,32 @@ static bool find_key(const view *v, size_t at, piece *p)
 /* ---- a text ---------------------------------------------------------------------------------- */
 
 /* What may begin at a byte: a bit for each kind. */
-static uint32_t kinds_at(char c)
+enum { DIGITS = 1 << PHONE | 1 << CARD | 1 << IP, CAPITAL = 1 << IBAN | 1 << KEY };
+static const uint8_t kinds_at[256] = {
+    ['0' ... '9'] = DIGITS,  ['@'] = 1 << MAIL, ['+'] = 1 << PHONE, ['('] = 1 << PHONE,
+    ['A' ... 'Z'] = CAPITAL, ['-'] = 1 << KEY,  ['s'] = 1 << KEY,   ['g'] = 1 << KEY,
+    ['x'] = 1 << KEY,        ['h'] = 1 << KEY,  ['n'] = 1 << KEY};
+
+/* What follows the first character of a key: a bit for each letter, and that of a hyphen. */
+#define NEXT(c) (1u << ((c)&31))
+static const uint32_t key_next[128] = {['A'] = NEXT('K') | NEXT('S') | NEXT('I'),
+                                       ['g'] = NEXT('h') | NEXT('i') | NEXT('l'),
+                                       ['s'] = NEXT('k'),
+                                       ['x'] = NEXT('o'),
+                                       ['h'] = NEXT('f'),
+                                       ['n'] = NEXT('p'),
+                                       ['-'] = NEXT('-')};
+
+static uint32_t kinds_of(const view *v, size_t at, uint32_t kinds)
 {
-    if (is_digit(c)) {
-        return 1u << PHONE | 1u << CARD | 1u << IP;
+    const unsigned char c = (unsigned char)v->text[at];
+    kinds &= kinds_at[c];
+    if (kinds & CAPITAL) {
+        const char next = char_at(v, at + 1);
+        kinds &= key_next[c] & NEXT(next) ? kinds : ~(1u << KEY);
+        kinds &= is_upper(next) ? kinds : ~(1u << IBAN);
     }
-    switch (c) {
-    case '@':
-        return 1u << MAIL;
-    case '+':
-    case '(':
-        return 1u << PHONE;
-    case '-':
-    case 's':
-    case 'g':
-    case 'x':
-    case 'h':
-    case 'n':
-        return 1u << KEY;
-    default:
-        return is_upper(c) ? 1u << IBAN | 1u << KEY : 0;
-    }
+    return kinds;
 }
 
 static bool find_piece(const view *v, size_t at, size_t least, uint32_t kinds, piece *p)
@@ -311,28 +319,38 @@ uint32_t ls_private_kinds(const ls_step *step)
     return kinds;
 }
 
+/* The end of the run of is_word from `at` on. */
+static size_t skip_word(const view *v, size_t at)
+{
+    unsigned run = 8;
+    while (run == 8 && at < v->bytes) {
+        const uint64_t octets = ls_octets_load(v->text + at, v->bytes - at);
+        run = ls_octets_run(ls_octets_letters(octets) | ls_octets_within(octets, '0', '9') | octets);
+        at += run;
+    }
+    return at;
+}
+
 uint64_t ls_private_mask(uint32_t kinds, ls_step_scratch *scratch, ls_passage *passage)
 {
     const view v = {passage->text, passage->bytes};
     ls_text *out = ls_scratch_spare(scratch, passage);
-    uint32_t starts[256];
     uint64_t count = 0;
     size_t copied = 0;
-    for (int c = 0; c < 256; c++) {
-        starts[c] = kinds & kinds_at((char)c);
-    }
     for (size_t at = 0; at < v.bytes;) {
         piece p = {0};
-        const uint32_t wanted = starts[(unsigned char)v.text[at]];
-        const bool is_inside = at > copied && v.text[at] != '@' && is_word(v.text[at - 1]);
-        if (!wanted || is_inside || !find_piece(&v, at, copied, wanted, &p)) {
-            at++;
+        const uint32_t wanted = kinds_of(&v, at, kinds);
+        if (wanted && find_piece(&v, at, copied, wanted, &p)) {
+            ls_text_append_bytes(out, v.text + copied, p.from - copied);
+            ls_text_append(out, masks[p.kind]);
+            at = copied = p.to;
+            count++;
             continue;
         }
-        ls_text_append_bytes(out, v.text + copied, p.from - copied);
-        ls_text_append(out, masks[p.kind]);
-        at = copied = p.to;
-        count++;
+        const size_t from = at;
+        at = skip_word(&v, at);
+        /* Nothing but the mark of a mail address begins within a word or right after it. */
+        at += at == from || (at < v.bytes && v.text[at] != '@');
     }
     if (count > 0) {
         ls_text_append_bytes(out, v.text + copied, v.bytes - copied);

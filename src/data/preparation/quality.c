@@ -3,6 +3,7 @@
 #include "data/preparation/quality.h"
 
 #include "base/hash.h"
+#include "data/preparation/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <string.h>
@@ -36,8 +37,17 @@ bool ls_line_next(const char *text, size_t bytes, size_t *at, ls_line *line_out)
         return false;
     }
     size_t end = from, mark = 0;
-    while (end < bytes && (mark = line_end_bytes(text, end, bytes)) == 0) {
-        end++;
+    while (end < bytes) {
+        const unsigned run =
+            ls_octets_run(ls_octets_within(ls_octets_load(text + end, bytes - end), ' ', '~'));
+        end += run;
+        if (run < 8 && end < bytes) {
+            mark = line_end_bytes(text, end, bytes);
+            if (mark > 0) {
+                break;
+            }
+            end++;
+        }
     }
     *line_out = (ls_line){text + from, end - from};
     *at = end + mark;
@@ -84,9 +94,10 @@ static size_t count_parts(const ls_passage *passage, const char *part)
     const size_t bytes = strlen(part);
     const char *at = passage->text, *end = passage->text + passage->bytes;
     size_t count = 0;
-    while ((at = memmem(at, (size_t)(end - at), part, bytes)) != NULL) {
-        count++;
-        at += bytes;
+    while ((at = memchr(at, part[0], (size_t)(end - at))) != NULL) {
+        const bool is_part = (size_t)(end - at) >= bytes && memcmp(at, part, bytes) == 0;
+        count += is_part;
+        at += is_part ? bytes : 1;
     }
     return count;
 }
@@ -143,11 +154,12 @@ static ls_removal judge_lines(const ls_step *step, const ls_passage *passage)
                : (ls_removal){0};
 }
 
-static size_t count_stop_words(const ls_passage *passage, const ls_words *words)
+/* Different stop words, up to `enough`. */
+static size_t count_stop_words(const ls_passage *passage, const ls_words *words, uint64_t enough)
 {
     static const char stop_words[][5] = {"the", "be", "to", "of", "and", "that", "have", "with"};
     uint32_t seen = 0;
-    for (size_t i = 0; i < words->count; i++) {
+    for (size_t i = 0; i < words->count && (uint64_t)__builtin_popcount(seen) < enough; i++) {
         const ls_text_word *word = &words->items[i];
         char padded[5] = "";
         if (word->bytes < 2 || word->bytes > 4) {
@@ -155,9 +167,7 @@ static size_t count_stop_words(const ls_passage *passage, const ls_words *words)
         }
         memcpy(padded, passage->text + word->at, word->bytes);
         for (size_t k = 0; k < sizeof stop_words / sizeof stop_words[0]; k++) {
-            if (memcmp(stop_words[k], padded, 4) == 0) {
-                seen |= 1u << k;
-            }
+            seen |= memcmp(stop_words[k], padded, 4) == 0 ? 1u << k : 0;
         }
     }
     return (size_t)__builtin_popcount(seen);
@@ -184,7 +194,7 @@ ls_status ls_gopher_judge(const ls_step *step, ls_step_scratch *scratch, const l
         removal = share < step->gopher.alphabetic_min ? ls_removal_of(LS_GOPHER_ALPHABETIC, share) : removal;
     }
     if (!removal.reason) {
-        const size_t stops = count_stop_words(passage, words);
+        const size_t stops = count_stop_words(passage, words, step->gopher.stop_words_min);
         removal = stops < step->gopher.stop_words_min ? ls_removal_of(LS_GOPHER_STOP_WORDS, (double)stops)
                                                       : removal;
     }

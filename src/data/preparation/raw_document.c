@@ -2,6 +2,7 @@
 #include "data/preparation/raw_document.h"
 
 #include "base/json.h"
+#include "data/preparation/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -31,11 +32,28 @@ static bool take(scan *s, char c)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
+/* Bytes from `at` on that stand for themselves in a string. */
+static size_t plain_bytes(const char *at, const char *end)
+{
+    const char *from = at;
+    for (unsigned run = 8; run == 8 && at < end; at += run) {
+        const uint64_t octets = ls_octets_load(at, (size_t)(end - at));
+        const uint64_t special = ls_octets_within(octets, '"', '"') | ls_octets_within(octets, '\\', '\\') |
+                                 ls_octets_within(octets, 0, 0x1f);
+        run = ls_octets_run(~special);
+    }
+    return (size_t)(at - from);
+}
+
+/* What a character means after a backslash; \0: it must not be there. */
+static const char escapes[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b', ['f'] = '\f',
+                                  ['n'] = '\n', ['r'] = '\r',  ['t'] = '\t', ['u'] = 'u'};
+
 /* From behind the opening quote to behind the closing one. */
 static bool skip_string(scan *s, bool *has_escape_out)
 {
     *has_escape_out = false;
-    while (s->at < s->end) {
+    while ((s->at += plain_bytes(s->at, s->end)) < s->end) {
         const unsigned char c = (unsigned char)*s->at++;
         if (c == '"') {
             return true;
@@ -45,7 +63,7 @@ static bool skip_string(scan *s, bool *has_escape_out)
         }
         if (c == '\\') {
             *has_escape_out = true;
-            if (s->at == s->end || !strchr("\"\\/bfnrtu", *s->at) || *s->at == '\0') {
+            if (s->at == s->end || !escapes[(unsigned char)*s->at]) {
                 return false;
             }
             s->at++;
@@ -75,13 +93,13 @@ static bool read_hex(const char *at, const char *end, uint32_t *value_out)
     return true;
 }
 
-/* \uXXXX, after the u; halves of a pair alone and NUL become the replacement character. */
-static bool decode_unicode(scan *s, bool *is_mended, ls_text *out)
+/* \uXXXX, after the u; halves of a pair alone and NUL become the replacement character. Returns the
+ * bytes that were written; 0: it is no number. */
+static unsigned decode_unicode(scan *s, bool *is_mended, char *out)
 {
     uint32_t c, low;
-    char utf8[4];
     if (!read_hex(s->at, s->end, &c)) {
-        return false;
+        return 0;
     }
     s->at += 4;
     if (c >= 0xd800 && c < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u' &&
@@ -93,55 +111,58 @@ static bool decode_unicode(scan *s, bool *is_mended, ls_text *out)
         c = LS_UNICODE_REPLACEMENT;
         *is_mended = true;
     }
-    ls_text_append_bytes(out, utf8, ls_utf8_encode(c, utf8));
-    return true;
+    return ls_utf8_encode(c, out);
 }
 
-/* Decodes the content of a string that skip_string has passed. */
+/* Decodes the content of a string that skip_string has passed: in place, it becomes no longer. */
 static bool decode_string(const char *at, const char *end, bool *is_mended, ls_text *out)
 {
-    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    scan s = {at, end};
     ls_text_clear(out);
-    while (s.at < s.end) {
+    ls_text_append_bytes(out, at, (size_t)(end - at));
+    char *to = out->data;
+    for (scan s = {out->data, out->data + out->bytes}; s.at < s.end;) {
         const char *escape = memchr(s.at, '\\', (size_t)(s.end - s.at));
-        escape = escape ? escape : s.end;
-        ls_text_append_bytes(out, s.at, (size_t)(escape - s.at));
-        if (escape == s.end) {
-            return true;
+        const size_t plain = (size_t)((escape ? escape : s.end) - s.at);
+        memmove(to, s.at, plain);
+        to += plain;
+        if (!escape) {
+            break;
         }
         s.at = escape + 2;
-        if (escape[1] == 'u') {
-            if (!decode_unicode(&s, is_mended, out)) {
-                return false;
-            }
-        } else {
-            ls_text_append_bytes(out, &values[strchr(names, escape[1]) - names], 1);
+        if (escape[1] != 'u') {
+            *to++ = escapes[(unsigned char)escape[1]];
+            continue;
         }
+        const unsigned bytes = decode_unicode(&s, is_mended, to);
+        if (bytes == 0) {
+            return false;
+        }
+        to += bytes;
     }
+    *to = '\0';
+    out->bytes = (size_t)(to - out->data);
     return true;
 }
 
 void ls_json_string_append(ls_text *out, const char *text, size_t bytes)
 {
     ls_text_append(out, "\"");
-    size_t from = 0;
-    for (size_t at = 0; at < bytes; at++) {
-        const unsigned char c = (unsigned char)text[at];
-        if (c >= 0x20 && c != '"' && c != '\\') {
-            continue;
+    for (size_t at = 0; at < bytes;) {
+        const size_t plain = plain_bytes(text + at, text + bytes);
+        ls_text_append_bytes(out, text + at, plain);
+        at += plain;
+        if (at == bytes) {
+            break;
         }
-        ls_text_append_bytes(out, text + from, at - from);
-        from = at + 1;
+        const unsigned char c = (unsigned char)text[at++];
         if (c == '"' || c == '\\') {
             ls_text_append_bytes(out, (char[]){'\\', (char)c}, 2);
         } else if (c == '\n') {
-            ls_text_append(out, "\\n");
+            ls_text_append_bytes(out, "\\n", 2);
         } else {
             ls_text_printf(out, "\\u%04x", c);
         }
     }
-    ls_text_append_bytes(out, text + from, bytes - from);
     ls_text_append(out, "\"");
 }
 
@@ -427,6 +448,7 @@ ls_status ls_raw_document_read(ls_raw_document *raw, const ls_data_pipeline *pip
         LS_TRY(flatten(raw, records, record, &flat));
     }
     *removal_out = cut_object(raw, pipeline, flat.data, flat.bytes);
+    raw->is_verbatim = raw->whole == record->data;
     return LS_OK;
 }
 

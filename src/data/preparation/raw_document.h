@@ -26,6 +26,8 @@ typedef struct ls_raw_document {
     /* The record on one line with its text as it is now, or NULL when it must be put together. */
     const char *whole;
     size_t whole_bytes;
+    /* `whole` is the record as it is in the file. */
+    bool is_verbatim;
     /* Private: room that is used again for the next document. */
     ls_text decoded, record;
 } ls_raw_document;

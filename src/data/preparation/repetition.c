@@ -5,15 +5,16 @@
  * Sequences of words are compared by hash. With sums[i] the polynomial of the first i words, the
  * sequence [i, i + n) is sums[i + n] - sums[i] * BASE^n. The most frequent sequences are compared
  * word by word; repeated ones as datatrove does, by their letters without the borders of the
- * words, for which the polynomial is over bytes. Most documents repeat little: what five words at
- * least repeat is a bound for longer sequences, and the most frequent pair for triples and fours,
- * so that two tables decide about most of them.
+ * words, for which the polynomial is over bytes. Most documents repeat little, and one table of
+ * pairs decides about them: the count of the most frequent pair is a bound for triples and fours,
+ * and a sequence of five words or more is repeated only where all of its pairs are.
  */
 #include "data/preparation/quality.h"
 
 #include "base/hash.h"
 #include "tokenizer/unicode.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,25 +133,36 @@ static uint64_t gram_of(const ls_step_scratch *scratch, size_t at, size_t n, uin
     return mix(scratch->sums[at + n] - scratch->sums[at] * power);
 }
 
+/* Powers of BASE, for few bytes. */
+enum { POWERS = 128 };
+static uint64_t powers[POWERS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void compute_powers(void)
+{
+    for (uint64_t i = 0; i < POWERS; i++) {
+        powers[i] = power_of(i);
+    }
+}
+
 /* Sums over bytes; after them in the array, how many bytes there are. */
 static void sum_letters(ls_step_scratch *scratch, const char *text)
 {
     const size_t count = scratch->words.count;
-    uint64_t *sums = scratch->sums, *bytes = sums + count + 1, sum = 0;
+    uint64_t *sums = scratch->sums, *bytes = sums + count + 1;
     sums[0] = bytes[0] = 0;
     for (size_t i = 0; i < count; i++) {
         const ls_text_word *word = &scratch->words.items[i];
+        uint64_t sum = 0;
         for (uint32_t k = 0; k < word->bytes; k++) {
             sum = sum * BASE + (unsigned char)text[word->at + k] + 1;
         }
-        sums[i + 1] = sum;
+        sums[i + 1] = sums[i] * (word->bytes < POWERS ? powers[word->bytes] : power_of(word->bytes)) + sum;
         bytes[i + 1] = bytes[i] + word->bytes;
     }
 }
 
-/* powers: of BASE, for few bytes. */
-enum { POWERS = 128 };
-static uint64_t letters_of(const ls_step_scratch *scratch, const uint64_t *powers, size_t at, size_t n)
+static uint64_t letters_of(const ls_step_scratch *scratch, size_t at, size_t n)
 {
     const uint64_t *sums = scratch->sums, *bytes = sums + scratch->words.count + 1;
     const uint64_t length = bytes[at + n] - bytes[at];
@@ -167,61 +179,90 @@ static size_t gram_characters(const ls_words *words, size_t at, size_t n)
     return characters;
 }
 
-/* The most frequent sequence of n words, the first of several: its characters with n - 1 spaces,
- * times its count. *most_out: the count. */
-static ls_status find_top(ls_step_scratch *scratch, size_t n, size_t *characters_out, uint32_t *most_out)
+/* What pairs of words tell about longer sequences. */
+typedef struct pairs {
+    /* How often the most frequent one is there. */
+    uint32_t most;
+    /* Characters in sequences of at least 5 words all of whose pairs are there before. */
+    size_t covered;
+} pairs;
+
+/* The count of the most frequent sequence of n words; of pairs, also what repeats cover. The table
+ * of the scratch then has the counts. */
+static ls_status count_top(ls_step_scratch *scratch, size_t n, size_t *slots_out, pairs *found)
 {
+    enum { PAIRS = 4 };
     const ls_words *words = &scratch->words;
     const uint64_t power = power_of(n);
-    size_t slots, best = 0;
-    uint32_t most = 0;
-    LS_TRY(ls_scratch_table(scratch, words->count, &slots));
+    size_t run = 0;
+    LS_TRY(ls_scratch_table(scratch, words->count, slots_out));
+    found->most = 0;
     for (size_t i = 0; i + n <= words->count; i++) {
         const uint32_t count =
-            ++scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, i, n, power))];
-        most = count > most ? count : most;
+            ++scratch->counts[ls_scratch_slot(scratch, *slots_out, gram_of(scratch, i, n, power))];
+        run = count > 1 ? run + 1 : 0;
+        if (count > 1) {
+            found->most = count > found->most ? count : found->most;
+            found->covered += n > 2 || run < PAIRS ? 0
+                              : run == PAIRS       ? gram_characters(words, i - (PAIRS - 1), PAIRS + 1)
+                                                   : words->items[i + 1].chars;
+        }
     }
-    while (scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, best, n, power))] < most) {
-        best++;
-    }
-    *characters_out = (gram_characters(words, best, n) + n - 1) * most;
-    *most_out = most;
+    found->most = found->most > 0 ? found->most : 1;
     return LS_OK;
 }
 
-static ls_status judge_top(ls_step_scratch *scratch, ls_removal *removal_out)
+/* The characters of the first sequence that is there `most` times, with n - 1 spaces. */
+static size_t top_characters(ls_step_scratch *scratch, size_t n, size_t slots, uint32_t most)
+{
+    const uint64_t power = power_of(n);
+    size_t best = 0;
+    while (scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, best, n, power))] < most) {
+        best++;
+    }
+    return gram_characters(&scratch->words, best, n) + n - 1;
+}
+
+/* covered_out: as of pairs; all characters if some sequences may have the same letters together
+ * although their words differ. */
+static ls_status judge_top(ls_step_scratch *scratch, size_t *covered_out, ls_removal *removal_out)
 {
     const double characters = (double)scratch->characters;
+    const ls_words *words = &scratch->words;
     size_t longest = 0;
-    uint32_t most = UINT32_MAX;
-    for (size_t i = 0; i < scratch->words.count; i++) {
-        longest = scratch->words.items[i].chars > longest ? scratch->words.items[i].chars : longest;
+    pairs found = {.most = UINT32_MAX};
+    bool has_marks = false;
+    for (size_t i = 0; i < words->count; i++) {
+        longest = words->items[i].chars > longest ? words->items[i].chars : longest;
+        has_marks = has_marks || (!words->items[i].has_content && words->items[i].chars > 3);
     }
-    for (size_t k = 0; k < 3 && !removal_out->reason; k++) {
-        const size_t n = k + 2;
+    for (size_t k = 0; k < 3 && words->count >= k + 2 && !removal_out->reason; k++) {
+        const size_t n = k + 2, sequence_max = (longest + 1) * n;
         /* A longer sequence is not more frequent than a shorter one. */
-        const double bound = (double)most * (double)((longest + 1) * n) / characters;
-        if (scratch->words.count < n || bound <= top_max[k]) {
+        if ((double)found.most * (double)sequence_max / characters <= top_max[k]) {
             continue;
         }
-        size_t top;
-        LS_TRY(find_top(scratch, n, &top, &most));
-        const double share = (double)top / characters;
-        *removal_out =
-            share > top_max[k] ? ls_removal_of((uint8_t)(LS_REPETITION_TOP + k), share) : *removal_out;
+        size_t slots;
+        LS_TRY(count_top(scratch, n, &slots, &found));
+        if ((double)found.most * (double)sequence_max / characters > top_max[k]) {
+            const double share =
+                (double)(top_characters(scratch, n, slots, found.most) * found.most) / characters;
+            *removal_out =
+                share > top_max[k] ? ls_removal_of((uint8_t)(LS_REPETITION_TOP + k), share) : *removal_out;
+        }
     }
+    *covered_out = has_marks ? scratch->characters : found.covered;
     return LS_OK;
 }
 
 /* Characters in sequences of n words that were there before; each repeat is passed as a whole. */
-static ls_status count_duplicates(ls_step_scratch *scratch, const uint64_t *powers, size_t n,
-                                  size_t *characters_out)
+static ls_status count_duplicates(ls_step_scratch *scratch, size_t n, size_t *characters_out)
 {
     const ls_words *words = &scratch->words;
     size_t slots, repeated = 0;
     LS_TRY(ls_scratch_table(scratch, words->count, &slots));
     for (size_t i = 0; i + n <= words->count;) {
-        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, powers, i, n));
+        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, i, n));
         if (scratch->counts[slot] > 0) {
             repeated += gram_characters(words, i, n);
             i += n;
@@ -234,43 +275,15 @@ static ls_status count_duplicates(ls_step_scratch *scratch, const uint64_t *powe
     return LS_OK;
 }
 
-/* Whether the characters in repeats of 5 words or more are too few for any of the rules: a bound
- * for sequences of n is what sequences of 5 cover. Words that differ may have the same letters
- * together, but then their first 5 have not: such texts are judged whatever the bound is. */
-static ls_status may_repeat(ls_step_scratch *scratch, const uint64_t *powers, bool *may_out)
-{
-    enum { N = 5 };
-    const ls_words *words = &scratch->words;
-    size_t slots, covered = 0, end = 0;
-    bool has_marks = false;
-    LS_TRY(ls_scratch_table(scratch, words->count, &slots));
-    for (size_t i = 0; i + N <= words->count; i++) {
-        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, powers, i, N));
-        if (scratch->counts[slot]++ > 0) {
-            const size_t from = i > end ? i : end;
-            covered += gram_characters(words, from, i + N - from);
-            end = i + N;
-        }
-        has_marks = has_marks || (!words->items[i].has_content && words->items[i].chars > 3);
-    }
-    *may_out = has_marks || (double)covered / (double)scratch->characters > duplicate_max[5];
-    return LS_OK;
-}
-
 static ls_status judge_duplicates(ls_step_scratch *scratch, const ls_passage *passage,
                                   ls_removal *removal_out)
 {
     const double characters = (double)scratch->characters;
-    uint64_t powers[POWERS] = {1};
-    bool may = false;
-    for (size_t i = 1; i < POWERS; i++) {
-        powers[i] = powers[i - 1] * BASE;
-    }
+    pthread_once(&once, compute_powers);
     sum_letters(scratch, passage->text);
-    LS_TRY(may_repeat(scratch, powers, &may));
-    for (size_t k = 0; may && k < 6 && !removal_out->reason; k++) {
+    for (size_t k = 0; k < 6 && !removal_out->reason; k++) {
         size_t repeated;
-        LS_TRY(count_duplicates(scratch, powers, k + 5, &repeated));
+        LS_TRY(count_duplicates(scratch, k + 5, &repeated));
         const double share = (double)repeated / characters;
         if (share > duplicate_max[k]) {
             *removal_out = ls_removal_of((uint8_t)(LS_REPETITION_DUPLICATE + k), share);
@@ -286,12 +299,14 @@ ls_status ls_repetition_judge(ls_step_scratch *scratch, const ls_passage *passag
         LS_TRY(ls_scratch_words(scratch, passage));
         LS_TRY(judge_elements(scratch, passage, &removal));
     }
+    size_t covered = 0;
     if (!removal.reason && scratch->words.count > 0) {
         LS_TRY(reserve_sums(scratch));
         sum_words(scratch);
-        LS_TRY(judge_top(scratch, &removal));
+        LS_TRY(judge_top(scratch, &covered, &removal));
     }
-    if (!removal.reason && scratch->words.count > 0) {
+    /* No rule allows less than the last one. */
+    if (!removal.reason && (double)covered / (double)scratch->characters > duplicate_max[5]) {
         LS_TRY(judge_duplicates(scratch, passage, &removal));
     }
     *removal_out = removal;

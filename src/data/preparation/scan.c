@@ -21,8 +21,11 @@ typedef struct scan {
 /* What a thread adds to the figures. */
 typedef struct tally {
     double step_s[LS_PIPELINE_STEPS_MAX], read_s;
-    uint64_t step_bytes[LS_PIPELINE_STEPS_MAX], bytes;
+    uint64_t step_bytes[LS_PIPELINE_STEPS_MAX], read_bytes, bytes;
 } tally;
+
+/* One document of so many is measured: asking for the time takes as long as a step. */
+enum { MEASURED = 16 };
 
 /* ---- one document ---------------------------------------------------------------------------- */
 
@@ -44,7 +47,7 @@ static ls_status append_key(const scan *s, size_t index, ls_shard_piece *piece, 
 }
 
 /* Judges a document and appends its finding with its keys. */
-static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal, tally *t)
+static ls_status judge(const scan *s, ls_shard_piece *piece, uint64_t document, ls_removal removal, tally *t)
 {
     const size_t finding_at = piece->out.bytes;
     ls_finding finding = {
@@ -52,19 +55,25 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal,
         .step = LS_VERDICT_KEPT};
     ls_passage passage = {piece->raw.text, piece->raw.bytes};
     size_t index = 0;
+    uint32_t changed = piece->raw.is_verbatim ? 0 : 1u << LS_STEP_READ;
     ls_text_append_bytes(&piece->out, &finding, sizeof finding);
-    piece->scratch.words_text = NULL;
-    double begun_s = ls_preparation_clock();
+    ls_scratch_begin(&piece->scratch, document);
+    const bool is_measured = document % MEASURED == 0;
+    double begun_s = is_measured ? ls_preparation_clock() : 0.0;
     while (!removal.reason && ++index < s->pass->last) {
         const bool judges = index >= s->pass->first;
-        t->step_bytes[index] += judges ? passage.bytes : 0;
+        const ls_passage before = passage;
         LS_TRY(ls_step_apply(s->p->chain, index, &piece->scratch, judges, &passage, &removal));
         if (!removal.reason && judges) {
             LS_TRY(append_key(s, index, piece, &passage));
         }
-        const double now_s = ls_preparation_clock();
-        t->step_s[index] += now_s - begun_s;
-        begun_s = now_s;
+        changed |= passage.text != before.text || passage.bytes != before.bytes ? 1u << index : 0;
+        if (is_measured) {
+            const double now_s = ls_preparation_clock();
+            t->step_bytes[index] += judges ? before.bytes : 0;
+            t->step_s[index] += now_s - begun_s;
+            begun_s = now_s;
+        }
     }
     if (!removal.reason && s->pass->collects_lines) {
         ls_common_lines_collect(&s->p->pipeline->steps[s->pass->last], &passage, &piece->out);
@@ -73,6 +82,9 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, ls_removal removal,
         finding.step = (uint8_t)index;
         finding.reason = removal.reason;
         finding.detail = removal.detail;
+    } else {
+        finding.detail = (uint32_t)piece->raw.bytes;
+        finding.survivor = changed;
     }
     memcpy(piece->out.data + finding_at, &finding, sizeof finding);
     return LS_OK;
@@ -84,21 +96,25 @@ static ls_status scan_documents(scan *s, ls_shard_piece *piece, tally *t)
 {
     uint64_t number = (s->p->bases ? s->p->bases[s->unit] : 0) + piece->first;
     for (;; number++) {
+        ls_record record;
         ls_removal removal;
-        bool has_one;
-        const double begun_s = ls_preparation_clock();
-        LS_TRY(ls_shard_next(piece, &has_one, &removal));
-        if (!has_one) {
+        LS_TRY(ls_shard_next(piece, &record));
+        if (!record.data) {
             return LS_OK;
         }
-        t->read_s += ls_preparation_clock() - begun_s;
         if (s->p->verdicts && s->p->verdicts[number].step != LS_VERDICT_KEPT) {
             ls_text_append_bytes(&piece->out, &s->p->verdicts[number], sizeof(ls_finding));
             continue;
         }
+        const bool is_measured = number % MEASURED == 0;
+        const double begun_s = is_measured ? ls_preparation_clock() : 0.0;
+        LS_TRY(ls_shard_read(piece, &record, &removal));
+        if (is_measured) {
+            t->read_s += ls_preparation_clock() - begun_s;
+            t->read_bytes += piece->raw.bytes;
+        }
         t->bytes += piece->raw.bytes;
-        piece->scratch.document = number;
-        LS_TRY(judge(s, piece, removal, t));
+        LS_TRY(judge(s, piece, number, removal, t));
     }
 }
 
@@ -114,6 +130,7 @@ static ls_status scan_piece(void *context, ls_shard_piece *piece)
         figures->step_bytes[i] += t.step_bytes[i];
     }
     figures->read_s += t.read_s;
+    figures->read_bytes += t.read_bytes;
     figures->bytes += s->pass->number == 0 ? t.bytes : 0;
     pthread_mutex_unlock(&s->lock);
     return status;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { ZSTD_LEVEL = 3 };
+enum { ZSTD_LEVEL = 1 };
 
 /* A piece's lines, packed. */
 typedef struct packed {
@@ -35,6 +35,13 @@ typedef struct output {
 } output;
 
 /* ---- one document ---------------------------------------------------------------------------- */
+
+static ls_status fail_changed(const output *o)
+{
+    return ls_fail(LS_ERR_DATA,
+                   "%s has changed since its preparation began: remove the folder %s and prepare again",
+                   o->p->pipeline->files[o->unit].path, o->p->options->folder);
+}
 
 static void append_place(const ls_preparation *p, uint64_t document, ls_text *out)
 {
@@ -92,16 +99,20 @@ static void remove_document(const output *o, const ls_finding *verdict, uint64_t
     }
 }
 
-/* Applies what changes the text; the filters have passed the document. */
-static ls_status keep_document(const output *o, ls_shard_piece *piece)
+/* Applies the steps that change the text; the filters have passed the document. */
+static ls_status keep_document(const output *o, const ls_finding *verdict, uint64_t document,
+                               ls_shard_piece *piece)
 {
     const ls_preparation *p = o->p;
     piece_output *own = piece->own;
     ls_passage passage = {piece->raw.text, piece->raw.bytes};
-    piece->scratch.words_text = NULL;
+    ls_scratch_begin(&piece->scratch, document);
     for (size_t i = 1; i < p->pipeline->step_count; i++) {
         const ls_passage before = passage;
         ls_removal removal;
+        if (!(verdict->survivor >> i & 1)) {
+            continue;
+        }
         LS_TRY(ls_step_apply(p->chain, i, &piece->scratch, false, &passage, &removal));
         if (passage.bytes != before.bytes || memcmp(passage.text, before.text, passage.bytes) != 0) {
             char place[32];
@@ -110,9 +121,34 @@ static ls_status keep_document(const output *o, ls_shard_piece *piece)
         }
     }
     ls_raw_document_append(&piece->raw, passage.text, passage.bytes, &piece->out);
-    own->counts.kept++;
     own->counts.kept_bytes += passage.bytes;
     return LS_OK;
+}
+
+/* Writes a document, or why there is none. */
+static ls_status write_document(const output *o, uint64_t document, const ls_record *record,
+                                ls_shard_piece *piece)
+{
+    const ls_finding *verdict = &o->p->verdicts[document];
+    ls_shard_counts *counts = &((piece_output *)piece->own)->counts;
+    const bool is_kept = verdict->step == LS_VERDICT_KEPT;
+    ls_removal removal;
+    counts->documents++;
+    counts->kept += is_kept;
+    if (is_kept && verdict->survivor == 0) {
+        ls_text_append_bytes(&piece->out, record->data, record->bytes);
+        ls_text_append_bytes(&piece->out, "\n", 1);
+        counts->bytes += verdict->detail;
+        counts->kept_bytes += verdict->detail;
+        return LS_OK;
+    }
+    LS_TRY(ls_shard_read(piece, record, &removal));
+    counts->bytes += piece->raw.bytes;
+    if (!is_kept) {
+        remove_document(o, verdict, document, piece);
+        return LS_OK;
+    }
+    return removal.reason ? fail_changed(o) : keep_document(o, verdict, document, piece);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -140,13 +176,6 @@ static ls_status pack(const ls_text *lines, packed *out)
     return LS_OK;
 }
 
-static ls_status fail_changed(const output *o)
-{
-    return ls_fail(LS_ERR_DATA,
-                   "%s has changed since its preparation began: remove the folder %s and prepare again",
-                   o->p->pipeline->files[o->unit].path, o->p->options->folder);
-}
-
 static ls_status work(void *context, ls_shard_piece *piece)
 {
     const output *o = context;
@@ -158,23 +187,12 @@ static ls_status work(void *context, ls_shard_piece *piece)
         return fail_changed(o);
     }
     for (;; document++) {
-        ls_removal removal;
-        bool has_one;
-        LS_TRY(ls_shard_next(piece, &has_one, &removal));
-        if (!has_one) {
+        ls_record record;
+        LS_TRY(ls_shard_next(piece, &record));
+        if (!record.data) {
             break;
         }
-        const ls_finding *verdict = &o->p->verdicts[document];
-        piece->scratch.document = document;
-        own->counts.documents++;
-        own->counts.bytes += piece->raw.bytes;
-        if (verdict->step != LS_VERDICT_KEPT) {
-            remove_document(o, verdict, document, piece);
-        } else if (removal.reason) {
-            return fail_changed(o);
-        } else {
-            LS_TRY(keep_document(o, piece));
-        }
+        LS_TRY(write_document(o, document, &record, piece));
     }
     LS_TRY(pack(&piece->out, &own->kept));
     LS_TRY(pack(&piece->more, &own->removed));

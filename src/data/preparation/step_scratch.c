@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+void ls_scratch_begin(ls_step_scratch *scratch, uint64_t document)
+{
+    scratch->document = document;
+    scratch->words_text = scratch->folded_from = NULL;
+}
+
 ls_status ls_scratch_words(ls_step_scratch *scratch, const ls_passage *passage)
 {
     if (scratch->words_text == passage->text && scratch->words_bytes == passage->bytes) {
@@ -39,29 +45,22 @@ ls_status ls_scratch_table(ls_step_scratch *scratch, size_t count, size_t *slots
     return LS_OK;
 }
 
-size_t ls_scratch_slot(ls_step_scratch *scratch, size_t slots, uint64_t key)
-{
-    size_t slot = (size_t)(key ^ key >> 32) & (slots - 1);
-    while (scratch->counts[slot] > 0 && scratch->keys[slot] != key) {
-        slot = (slot + 1) & (slots - 1);
-    }
-    scratch->keys[slot] = key;
-    return slot;
-}
-
 ls_text *ls_scratch_spare(ls_step_scratch *scratch, const ls_passage *passage)
 {
-    const ls_text *first = &scratch->texts[0];
-    const bool is_first =
-        first->data && passage->text >= first->data && passage->text <= first->data + first->capacity_bytes;
-    ls_text *spare = &scratch->texts[is_first];
-    ls_text_clear(spare);
-    return spare;
+    size_t spare = 0;
+    for (size_t i = 0; i < LS_SCRATCH_TEXTS; i++) {
+        const ls_text *text = &scratch->texts[i];
+        if (text->data && passage->text >= text->data && passage->text <= text->data + text->capacity_bytes) {
+            spare = (i + 1) % LS_SCRATCH_TEXTS;
+        }
+    }
+    ls_text_clear(&scratch->texts[spare]);
+    return &scratch->texts[spare];
 }
 
 void ls_scratch_take(ls_step_scratch *scratch, const ls_text *spare, ls_passage *passage)
 {
-    scratch->words_text = NULL;
+    scratch->words_text = scratch->folded_from = NULL;
     passage->text = ls_text_string(spare);
     passage->bytes = spare->bytes;
 }
@@ -70,13 +69,13 @@ void ls_scratch_release(ls_step_scratch *scratch)
 {
     ls_words_release(&scratch->words);
     free(scratch->folded);
-    free(scratch->folded_at);
     free(scratch->keys);
     free(scratch->sums);
     free(scratch->counts);
     free(scratch->code_points);
-    ls_text_release(&scratch->texts[0]);
-    ls_text_release(&scratch->texts[1]);
+    for (size_t i = 0; i < LS_SCRATCH_TEXTS; i++) {
+        ls_text_release(&scratch->texts[i]);
+    }
     ls_text_release(&scratch->folded_text);
     *scratch = (ls_step_scratch){0};
 }

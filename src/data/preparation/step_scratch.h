@@ -15,6 +15,8 @@ typedef struct ls_passage {
     size_t bytes;
 } ls_passage;
 
+enum { LS_SCRATCH_TEXTS = 3 };
+
 typedef struct ls_step_scratch {
     /* Number of the document among those of all shards, for dedup_lines. */
     uint64_t document;
@@ -22,20 +24,23 @@ typedef struct ls_step_scratch {
     ls_words words;
     const char *words_text;
     size_t words_bytes, characters;
-    /* Hashes of folded words and where they begin (data/preparation/folded_words.h). */
+    /* Hashes of the folded words of folded_from (data/preparation/folded_words.h); NULL: none. */
     uint64_t *folded;
-    uint32_t *folded_at;
-    size_t folded_count, folded_capacity;
+    const char *folded_from;
+    size_t folded_count, folded_capacity, folded_bytes;
     /* Tables: keys and counts; sums of prefixes. */
     uint64_t *keys, *sums;
     uint32_t *counts;
     size_t slot_capacity, sum_capacity;
     uint32_t *code_points;
     size_t code_point_capacity;
-    /* The text before and after a step that changes it. */
-    ls_text texts[2];
+    /* The text before, within and after a step that changes it. */
+    ls_text texts[LS_SCRATCH_TEXTS];
     ls_text folded_text;
 } ls_step_scratch;
+
+/* Begins a document: what is known of the one before, by the address of its text, is forgotten. */
+void ls_scratch_begin(ls_step_scratch *scratch, uint64_t document);
 
 /* The words of a passage, cut once for all steps that follow without changing it; also sets
  * `characters`. Errors: LS_ERR_MEMORY. */
@@ -46,9 +51,17 @@ LS_MUST_CHECK ls_status ls_scratch_words(ls_step_scratch *scratch, const ls_pass
 LS_MUST_CHECK ls_status ls_scratch_table(ls_step_scratch *scratch, size_t count, size_t *slots_out);
 
 /* The slot of a key: its count is 0 if the key is new, and is then stored. */
-size_t ls_scratch_slot(ls_step_scratch *scratch, size_t slots, uint64_t key);
+static inline size_t ls_scratch_slot(ls_step_scratch *scratch, size_t slots, uint64_t key)
+{
+    size_t slot = (size_t)(key ^ key >> 32) & (slots - 1);
+    while (scratch->counts[slot] > 0 && scratch->keys[slot] != key) {
+        slot = (slot + 1) & (slots - 1);
+    }
+    scratch->keys[slot] = key;
+    return slot;
+}
 
-/* The buffer that does not hold the passage, empty. */
+/* A buffer that holds neither the passage nor the text that it was made of, empty. */
 ls_text *ls_scratch_spare(ls_step_scratch *scratch, const ls_passage *passage);
 /* Takes a filled spare as the passage. */
 void ls_scratch_take(ls_step_scratch *scratch, const ls_text *spare, ls_passage *passage);

@@ -35,9 +35,10 @@ enum { LS_VERDICT_LINE_MAX = UINT32_MAX };
 typedef struct ls_finding {
     /* Line of the document in its file. */
     uint32_t line;
-    /* Of the removal. */
+    /* Of the removal; bytes of the text of a document that is kept. */
     uint32_t detail;
-    /* Number of the document that was kept in its place, for deduplication. */
+    /* Number of the document that was kept in its place, for deduplication; of a document that is
+     * kept, a bit for each step that changes its text. */
     uint32_t survivor;
     /* Index of the step that removed it, or LS_VERDICT_KEPT; reason of the removal. */
     uint8_t step, reason;
@@ -53,7 +54,7 @@ typedef struct ls_findings_trailer {
     uint64_t check;
 } ls_findings_trailer;
 static_assert(sizeof(ls_findings_trailer) == 40, "part of the files");
-#define LS_FINDINGS_CHECK UINT64_C(0x31676e69646e6966)
+#define LS_FINDINGS_CHECK UINT64_C(0x32676e69646e6966)
 
 /* Bytes of the keys of one document in step `index`. */
 size_t ls_finding_key_bytes(const ls_data_pipeline *pipeline, size_t index);

@@ -2,16 +2,15 @@
 #include "data/preparation/word_exceptions.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
 
 #include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SLOTS = 4096, WORD_MAX = 40 };
+enum { WORD_MAX = 40 };
 
-static ls_word_exception slots[SLOTS];
+static ls_word_exceptions table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Each head with each ending of its row; "|" cuts an ending in two. */
@@ -56,15 +55,17 @@ static const char *const whole =
 
 static void put(const char *word, const uint8_t pieces[3])
 {
-    const uint64_t hash = ls_xxh3(word, strlen(word), 0);
-    size_t slot = hash % SLOTS;
-    while (slots[slot].pieces[0] && slots[slot].hash != hash) {
-        slot = (slot + 1) % SLOTS;
+    const uint64_t hash = ls_word_hash(word, strlen(word));
+    size_t slot = hash % LS_EXCEPTION_SLOTS;
+    if (ls_word_exception_find(&table, hash)) {
+        return;
     }
-    if (!slots[slot].pieces[0]) {
-        slots[slot].hash = hash;
-        memcpy(slots[slot].pieces, pieces, 3);
+    while (table.slots[slot].pieces[0]) {
+        slot = (slot + 1) % LS_EXCEPTION_SLOTS;
     }
+    table.slots[slot].hash = hash;
+    memcpy(table.slots[slot].pieces, pieces, 3);
+    table.filter[hash >> 56] |= UINT64_C(1) << (hash >> 50 & 63);
 }
 
 /* The same with typographic apostrophes. */
@@ -166,13 +167,8 @@ static void fill(void)
     }
 }
 
-const ls_word_exception *ls_word_exception_find(uint64_t hash)
+const ls_word_exceptions *ls_word_exceptions_get(void)
 {
     pthread_once(&once, fill);
-    for (size_t slot = hash % SLOTS; slots[slot].pieces[0]; slot = (slot + 1) % SLOTS) {
-        if (slots[slot].hash == hash) {
-            return &slots[slot];
-        }
-    }
-    return NULL;
+    return &table;
 }

@@ -2,8 +2,6 @@
 /* Classes of characters that the rules of quality need and Unicode's categories do not give. */
 #include "data/preparation/words.h"
 
-#include "tokenizer/unicode.h"
-
 typedef struct range {
     uint32_t first, last;
 } range;
@@ -60,12 +58,6 @@ bool ls_is_terminal(uint32_t c)
 bool ls_is_punctuation(uint32_t c)
 {
     return is_within(punctuation, sizeof punctuation / sizeof punctuation[0], c) || ls_is_terminal(c);
-}
-
-bool ls_is_blank(uint32_t c)
-{
-    return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f) ||
-           (c >= 0x80 && (ls_unicode_of(c) & LS_UNICODE_SPACE));
 }
 
 size_t ls_count_characters(const char *text, size_t bytes)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/preparation/words.h"
 
-#include "base/hash.h"
 #include "base/list.h"
 #include "data/preparation/word_exceptions.h"
 #include "tokenizer/unicode.h"
@@ -40,23 +39,11 @@ static bool is_one_of(uint32_t c, const uint16_t *list, size_t count)
 }
 #define IS_ONE_OF(c, list) is_one_of(c, list, sizeof(list) / sizeof(list)[0])
 
-/* ASCII, by character. */
-static uint8_t ascii_traits(uint32_t c)
-{
-    if (c >= '0' && c <= '9') {
-        return DIGIT;
-    }
-    if (c >= 'a' && c <= 'z') {
-        return LOWER;
-    }
-    if (c >= 'A' && c <= 'Z') {
-        return UPPER;
-    }
-    return c == '\'' || c == '"' || c == '`'               ? QUOTE
-           : c == '$'                                      ? CURRENCY
-           : c != 0 && strchr(",:;!?()[]{}<>_#*&", (int)c) ? PUNCT
-                                                           : 0;
-}
+static const uint8_t ascii_traits[128] = {
+    ['0' ... '9'] = DIGIT, ['a' ... 'z'] = LOWER, ['A' ... 'Z'] = UPPER, ['\''] = QUOTE, ['"'] = QUOTE,
+    ['`'] = QUOTE,         ['$'] = CURRENCY,      ['!'] = PUNCT,         ['#'] = PUNCT,  ['&'] = PUNCT,
+    ['(' ... '*'] = PUNCT, [','] = PUNCT,         [':' ... '<'] = PUNCT, ['>'] = PUNCT,  ['?'] = PUNCT,
+    ['['] = PUNCT,         [']'] = PUNCT,         ['_'] = PUNCT,         ['{'] = PUNCT,  ['}'] = PUNCT};
 
 static bool is_icon(uint32_t c)
 {
@@ -76,7 +63,7 @@ static uint8_t traits_of(uint32_t c)
     static const uint16_t marks[] = {0x2026, 0xbf,   0x61f,  0xa1, 0x3002, 0xff1f, 0xff01, 0xff0c, 0x3001,
                                      0xff1b, 0xff1a, 0xff5e, 0xb7, 0x964,  0x60c,  0x6d4,  0x61b,  0x66a};
     if (c < 0x80) {
-        return ascii_traits(c);
+        return ascii_traits[c];
     }
     if (IS_ONE_OF(c, quotes)) {
         return QUOTE;
@@ -98,11 +85,17 @@ static uint8_t traits_of(uint32_t c)
 
 static ls_status add_word(ls_words *words, const char *text, uint32_t at, uint32_t bytes)
 {
-    ls_text_word word = {.hash = ls_xxh3(text + at, bytes, 0), .at = at, .bytes = bytes};
+    ls_text_word word = {.hash = ls_word_hash(text + at, bytes), .at = at, .bytes = bytes};
     for (uint32_t i = 0; i < bytes;) {
-        uint32_t c;
-        i += ls_utf8_valid_decode(text + at + i, &c);
+        uint32_t c = (unsigned char)text[at + i];
         word.chars++;
+        if (c < 0x80) {
+            word.has_letter = word.has_letter || (ascii_traits[c] & LETTER);
+            word.has_content = word.has_content || (ascii_traits[c] & (LETTER | DIGIT));
+            i++;
+            continue;
+        }
+        i += ls_utf8_valid_decode(text + at + i, &c);
         word.has_letter = word.has_letter || ls_unicode_is_letter(ls_unicode_of(c));
         word.has_content = word.has_content || !ls_is_punctuation(c);
     }
@@ -110,21 +103,6 @@ static ls_status add_word(ls_words *words, const char *text, uint32_t at, uint32
         LS_TRY(ls_list_grow(&words->items, words->count, &words->capacity, sizeof *words->items));
     }
     words->items[words->count++] = word;
-    return LS_OK;
-}
-
-/* A run of ASCII letters, or one ASCII mark. */
-static ls_status add_plain(ls_words *words, uint64_t hash, uint32_t at, uint32_t bytes, bool is_letters)
-{
-    if (words->count == words->capacity) {
-        LS_TRY(ls_list_grow(&words->items, words->count, &words->capacity, sizeof *words->items));
-    }
-    words->items[words->count++] = (ls_text_word){.hash = hash,
-                                                  .at = at,
-                                                  .bytes = bytes,
-                                                  .chars = bytes,
-                                                  .has_content = is_letters,
-                                                  .has_letter = is_letters};
     return LS_OK;
 }
 
@@ -142,6 +120,7 @@ static ls_status add_pieces(ls_words *words, const char *text, uint32_t at, cons
 /* The characters [first, last) of a chunk, which are followed by an end mark with the offset of the
  * end. */
 typedef struct part {
+    const ls_word_exceptions *exceptions;
     const char *text;
     const ls_character *chars;
     size_t first, last;
@@ -150,7 +129,7 @@ typedef struct part {
 static const ls_word_exception *exception_of(const part *p, size_t first, size_t last)
 {
     const uint32_t at = p->chars[first].at, bytes = p->chars[last].at - at;
-    return bytes <= 24 ? ls_word_exception_find(ls_xxh3(p->text + at, bytes, 0)) : NULL;
+    return bytes <= 24 ? ls_word_exception_find(p->exceptions, ls_word_hash(p->text + at, bytes)) : NULL;
 }
 
 static uint32_t char_at(const part *p, size_t i)
@@ -274,7 +253,7 @@ static size_t find_suffix(const part *p, size_t first)
 
 static bool is_host_char(uint32_t c)
 {
-    return (c < 0x80 && (ascii_traits(c) & (DIGIT | LETTER))) || (c >= 0xA1 && c <= 0xFFFF);
+    return (c < 0x80 && (ascii_traits[c] & (DIGIT | LETTER))) || (c >= 0xA1 && c <= 0xFFFF);
 }
 
 /* The end of a host name, which ends with a label of lower case letters; `first`: there is none. */
@@ -323,7 +302,8 @@ static bool is_address(const part *p)
         } else if ((c == '/' || c == '?' || c == '#') && i >= first) {
             break;
         }
-        is_scheme = is_scheme && ((traits_at(p, i) & (LETTER | DIGIT)) || strchr("+-._", (int)c));
+        is_scheme = is_scheme &&
+                    ((traits_at(p, i) & (LETTER | DIGIT)) || c == '+' || c == '-' || c == '.' || c == '_');
     }
     if (!has_stop) {
         return false;
@@ -441,7 +421,7 @@ static ls_status decode_chunk(ls_words *words, const char *text, uint32_t first,
         c->traits = traits_of(c->c);
     }
     words->chunk[count] = (ls_character){.at = last};
-    *out = (part){.text = text, .chars = words->chunk, .last = count};
+    *out = (part){.exceptions = words->exceptions, .text = text, .chars = words->chunk, .last = count};
     return LS_OK;
 }
 
@@ -489,7 +469,8 @@ static void join_exceptions(ls_words *words, const char *text, size_t from)
         for (size_t k = 2; k <= PIECES && i + k <= words->count && !words->items[i].has_letter; k++) {
             const uint32_t bytes = words->items[i + k - 1].at + words->items[i + k - 1].bytes - at;
             const ls_word_exception *found =
-                bytes <= BYTES ? ls_word_exception_find(ls_xxh3(text + at, bytes, 0)) : NULL;
+                bytes <= BYTES ? ls_word_exception_find(words->exceptions, ls_word_hash(text + at, bytes))
+                               : NULL;
             joined = found && found->pieces[0] == bytes ? k : joined;
         }
         ls_text_word word = words->items[i];
@@ -500,7 +481,7 @@ static void join_exceptions(ls_words *words, const char *text, size_t from)
             word.has_content = word.has_content || next->has_content;
             word.has_letter = word.has_letter || next->has_letter;
         }
-        word.hash = joined > 1 ? ls_xxh3(text + at, word.bytes, 0) : word.hash;
+        word.hash = joined > 1 ? ls_word_hash(text + at, word.bytes) : word.hash;
         words->items[kept++] = word;
         i += joined;
     }
@@ -528,11 +509,6 @@ static ls_status cut_chunk(ls_words *words, const char *text, uint32_t first, ui
     return LS_OK;
 }
 
-static bool is_ascii_letter(unsigned char c)
-{
-    return (unsigned char)((c | 0x20) - 'a') < 26;
-}
-
 /* The end of the chunk that begins at `at`, which is no blank; *blank_out: bytes of the blank after
  * it. */
 static uint32_t find_chunk_end(const char *text, uint32_t at, uint32_t bytes, uint32_t *blank_out)
@@ -553,42 +529,94 @@ static uint32_t find_chunk_end(const char *text, uint32_t at, uint32_t bytes, ui
     return at;
 }
 
-/* Letters, perhaps with one mark at the end: most of all text. Returns false if it is neither. */
-static ls_status cut_plain(ls_words *words, const char *text, uint32_t first, uint32_t last, bool *done_out)
+/* Letters, perhaps with one mark after them, up to a space: most of all text. */
+typedef struct plain {
+    uint64_t hash;
+    uint32_t letters;
+    /* 0: none. */
+    unsigned char mark;
+} plain;
+
+static bool is_end(const char *text, size_t at, size_t bytes)
 {
-    uint32_t letters = first;
-    while (letters < last && is_ascii_letter((unsigned char)text[letters])) {
-        letters++;
+    return at >= bytes || text[at] == ' ' || text[at] == '\n';
+}
+
+static inline bool find_plain(const char *text, size_t at, size_t bytes, plain *out)
+{
+    /* A full stop is part of a short word. */
+    enum { STOPPED_MIN = 6 };
+    static const uint32_t marks[128] = {[','] = 1, [';'] = 1, [':'] = 1, ['!'] = 1, ['?'] = 1,
+                                        [')'] = 1, [']'] = 1, ['}'] = 1, ['"'] = 1, ['.'] = STOPPED_MIN};
+    const size_t left = bytes - at;
+    const uint64_t octets = ls_octets_load(text + at, left);
+    const uint64_t more = left > 8 ? ls_octets_load(text + at + 8, left - 8) : 0;
+    const unsigned run = ls_octets_run(ls_octets_letters(octets));
+    const unsigned more_run = run < 8 ? 0 : ls_octets_run(ls_octets_letters(more));
+    uint32_t letters = run + more_run;
+    if (letters == 0) {
+        return false;
     }
-    *done_out = false;
-    if (letters == first || last - letters > 1) {
-        return LS_OK;
+    if (letters < 16) {
+        out->hash =
+            ls_short_word_hash(ls_octets_first(octets, run), ls_octets_first(more, more_run), letters);
+    } else {
+        while (at + letters < bytes && (ascii_traits[text[at + letters] & 0x7f] & LETTER) &&
+               (unsigned char)text[at + letters] < 0x80) {
+            letters++;
+        }
+        out->hash = ls_word_hash(text + at, letters);
     }
-    const char mark = letters < last ? text[letters] : ',';
-    const bool is_mark = mark != '\0' && strchr(",;:!?)]}\"", mark);
-    if (!is_mark && !(mark == '.' && last - first > 6 && text[letters - 1] >= 'a')) {
-        return LS_OK;
+    out->letters = letters;
+    out->mark = 0;
+    if (is_end(text, at + letters, bytes)) {
+        return true;
     }
-    const uint64_t hash = ls_xxh3(text + first, letters - first, 0);
-    const ls_word_exception *cuts = letters - first <= 12 ? ls_word_exception_find(hash) : NULL;
-    *done_out = true;
-    LS_TRY(cuts ? add_pieces(words, text, first, cuts)
-                : add_plain(words, hash, first, letters - first, true));
-    return letters == last ? LS_OK : add_plain(words, ls_xxh3(&mark, 1, 0), letters, 1, false);
+    out->mark = (unsigned char)text[at + letters];
+    return out->mark < 128 && marks[out->mark] > 0 && letters >= marks[out->mark] &&
+           is_end(text, at + letters + 1, bytes) && (out->mark != '.' || text[at + letters - 1] >= 'a');
+}
+
+static ls_status add_plain(ls_words *words, const char *text, uint32_t at, const plain *p)
+{
+    const ls_word_exception *cuts =
+        p->letters <= 12 ? ls_word_exception_find(words->exceptions, p->hash) : NULL;
+    if (cuts) {
+        LS_TRY(add_pieces(words, text, at, cuts));
+    }
+    if (words->count + 2 > words->capacity) {
+        LS_TRY(ls_list_grow(&words->items, words->capacity, &words->capacity, sizeof *words->items));
+    }
+    if (!cuts) {
+        words->items[words->count++] = (ls_text_word){.hash = p->hash,
+                                                      .at = at,
+                                                      .bytes = p->letters,
+                                                      .chars = p->letters,
+                                                      .has_content = true,
+                                                      .has_letter = true};
+    }
+    if (p->mark) {
+        words->items[words->count++] = (ls_text_word){
+            .hash = ls_short_word_hash(p->mark, 0, 1), .at = at + p->letters, .bytes = 1, .chars = 1};
+    }
+    return LS_OK;
 }
 
 ls_status ls_words_cut(ls_words *words, const char *text, size_t bytes)
 {
-    bool done;
+    plain p;
     uint32_t blank;
     words->count = 0;
+    words->exceptions = ls_word_exceptions_get();
     for (uint32_t at = 0; at < bytes;) {
+        if (find_plain(text, at, bytes, &p)) {
+            LS_TRY(add_plain(words, text, at, &p));
+            at += p.letters + (p.mark != 0) + 1;
+            continue;
+        }
         const uint32_t end = find_chunk_end(text, at, (uint32_t)bytes, &blank);
         if (end > at) {
-            LS_TRY(cut_plain(words, text, at, end, &done));
-            if (!done) {
-                LS_TRY(cut_chunk(words, text, at, end));
-            }
+            LS_TRY(cut_chunk(words, text, at, end));
         }
         at = end + blank;
     }

@@ -12,6 +12,7 @@
 #define LS_DATA_PREPARATION_WORDS_H
 
 #include "base/status.h"
+#include "tokenizer/unicode.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ typedef struct ls_text_word {
 typedef struct ls_words {
     ls_text_word *items;
     size_t count, capacity;
-    /* Private: the chunk that is being cut. */
+    /* Private: the exceptions; the chunk that is being cut. */
+    const struct ls_word_exceptions *exceptions;
     struct ls_character *chunk;
     size_t chunk_capacity;
 } ls_words;
@@ -49,7 +51,11 @@ LS_MUST_CHECK ls_status ls_words_sentences(ls_words *words, const char *text, si
 size_t ls_count_characters(const char *text, size_t bytes);
 
 /* White space, as in Python's str.isspace. */
-bool ls_is_blank(uint32_t c);
+static inline bool ls_is_blank(uint32_t c)
+{
+    return c < 0x80 ? c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f)
+                    : (ls_unicode_of(c) & LS_UNICODE_SPACE) != 0;
+}
 /* Punctuation and control characters that the rules of Gopher do not count as words. */
 bool ls_is_punctuation(uint32_t c);
 /* Marks that end a sentence, in many scripts. */

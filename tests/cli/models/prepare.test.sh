@@ -116,6 +116,12 @@ same "lines" "$(zstd -dc lines/data/*.zst)" '{"text":"the footer of all pages\nf
 expect 0 "$LOCKSTEP" data removed lines
 prints "l1.jsonl:1  dedup_lines" "l1.jsonl:4  dedup_exact, copy" "kept: l1.jsonl:3"
 
+# A step that works in two parts shows the text as it was before both.
+python3 -c 'import json; print(json.dumps({"text": "cafe\u0301  au lait"}, ensure_ascii=False))' >two.jsonl
+printf 'input: [two.jsonl]\nsteps:\n  - step: normalise\n' >two.yaml
+expect 0 "$LOCKSTEP" data prepare two.yaml -o two
+same "before and after" "$(python3 -c 'import json; print(*[ascii(c[k]) for s in json.load(open("two/report.json"))["steps"] for c in s["changes"] for k in ("before", "after")])')" "'cafe\\u0301  au lait' 'caf\\xe9 au lait'"
+
 # Mistakes are named.
 sed 's/dedup_exact/dedupe_exact/' web.yaml >bad.yaml
 expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad

@@ -73,6 +73,42 @@ static void exact_hash_ignores_case_and_blanks(void **state)
     ls_arena_release(&arena);
 }
 
+/* Texts are read eight bytes at a time: blanks before one shift it. */
+static void results_do_not_depend_on_the_place(void **state)
+{
+    (void)state;
+    ls_arena arena = {0};
+    ls_step_scratch first = {0}, scratch = {0};
+    const ls_step exact = step_of(LS_STEP_DEDUP_EXACT, &arena), normal = step_of(LS_STEP_NORMALISE, &arena);
+    const char *text = "A Commemoration,  of extraordinarily\n\nlong WORDS.  Caf\u00e9 isn't 3.5km at "
+                       "counterrevolutionaries\u2026 \u4e2d\u6587 (end)";
+    const ls_passage whole = {text, strlen(text)};
+    const ls_hash128 hash = ls_exact_hash(&exact, &first, &whole);
+    assert_int_equal(ls_scratch_words(&first, &whole), LS_OK);
+    assert_int_equal(ls_fold_words(&first, text, whole.bytes), LS_OK);
+    for (size_t shift = 1; shift < 17; shift++) {
+        char moved[256] = "                ";
+        strcpy(moved + shift, text);
+        ls_passage passage = {moved, shift + whole.bytes};
+        ls_scratch_begin(&scratch, shift);
+        assert_true(ls_hash128_equal(ls_exact_hash(&exact, &scratch, &passage), hash));
+        assert_int_equal(ls_scratch_words(&scratch, &passage), LS_OK);
+        assert_int_equal(ls_fold_words(&scratch, moved, passage.bytes), LS_OK);
+        assert_int_equal(scratch.words.count, first.words.count);
+        for (size_t i = 0; i < first.words.count; i++) {
+            assert_int_equal(scratch.words.items[i].hash, first.words.items[i].hash);
+            assert_int_equal(scratch.words.items[i].at, first.words.items[i].at + shift);
+        }
+        assert_int_equal(scratch.folded_count, first.folded_count);
+        assert_memory_equal(scratch.folded, first.folded, first.folded_count * sizeof *first.folded);
+        assert_int_equal(ls_normal_text(&normal, &scratch, &passage), LS_OK);
+        assert_int_equal(passage.bytes, whole.bytes - 2);
+    }
+    ls_scratch_release(&first);
+    ls_scratch_release(&scratch);
+    ls_arena_release(&arena);
+}
+
 /* ---- private data ---------------------------------------------------------------------------- */
 
 static void check_mask(const char *text, const char *expected, uint64_t count)
@@ -118,6 +154,7 @@ static double band_agreement(const ls_step *step, unsigned words, unsigned same,
         for (unsigned i = 0; i < words; i++) {
             ls_text_printf(&text, "w%u%s%u ", i, i < same ? "s" : side ? "a" : "b", seed);
         }
+        ls_scratch_begin(&scratch, (uint64_t)side);
         assert_int_equal(ls_fold_words(&scratch, text.data, text.bytes), LS_OK);
         assert_int_equal(scratch.folded_count, words);
         assert_true(ls_minhash_keys(step, &scratch, keys[side]));
@@ -275,6 +312,7 @@ int main(void)
         cmocka_unit_test(tables_are_valid),
         cmocka_unit_test(normal_text_is_tidy),
         cmocka_unit_test(exact_hash_ignores_case_and_blanks),
+        cmocka_unit_test(results_do_not_depend_on_the_place),
         cmocka_unit_test(private_data_is_masked),
         cmocka_unit_test(minhash_estimates_jaccard),
         cmocka_unit_test(folded_words_ignore_form),
