@@ -75,7 +75,7 @@ static void hear(void *context, int status, const json_t *answer)
     LS_ASSERT(exchange);
     ask->exchange = NULL;
     ask->status = status;
-    ask->answer = json_deep_copy(answer);
+    ask->answer = json_incref((json_t *)(uintptr_t)answer);
     exchange->open_count--;
     call_next(exchange);
 }

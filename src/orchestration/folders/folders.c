@@ -31,6 +31,7 @@ typedef struct folder_run {
     off_t bytes;
     uint32_t uid, gid; /* of metrics.jsonl */
     ls_run_head head;
+    json_t *row; /* as it was answered last; NULL: something has changed since */
 } folder_run;
 
 typedef struct known_key {
@@ -98,6 +99,12 @@ static folder_run *find_run(const ls_folders *f, char kind, const char *name)
     return place->key ? &f->runs[place->index] : NULL;
 }
 
+static void forget_row(folder_run *run)
+{
+    json_decref(run->row);
+    run->row = NULL;
+}
+
 /* ---- finding runs ---- */
 
 static char *make_id(const ls_folders *f, const char *from)
@@ -127,8 +134,11 @@ static void add_run(ls_folders *f, const char *path, const char *name, json_t *f
     snprintf(place, sizeof place, "%s%s%s", path, is_file ? "/" : "", is_file ? name : "");
     folder_run *known = find_run(f, 'p', place);
     if (known) {
+        if (!json_equal(known->files, files)) {
+            forget_row(known); /* a program that was started again writes another file */
+        }
         json_decref(known->files);
-        known->files = files; /* a program that was started again writes another file */
+        known->files = files;
         return;
     }
     if (f->count == LS_FOLDERS_RUNS_MAX) {
@@ -288,6 +298,7 @@ static void look_at(folder_run *run, ls_arena *arena)
         run->uid = metrics.st_uid;
         run->gid = metrics.st_gid;
         read_head(run, arena);
+        forget_row(run);
     }
 }
 
@@ -332,7 +343,8 @@ static const char *state_of(const folder_run *run)
                                                   : "STOPPED";
 }
 
-static json_t *row_of(const ls_folders *f, size_t index)
+/* Others may hold a row, so it is made anew, never changed. */
+static json_t *make_row(const ls_folders *f, size_t index)
 {
     const folder_run *run = &f->runs[index];
     const char *name = run->is_file ? run->id : ls_path_basename(run->path);
@@ -344,6 +356,17 @@ static json_t *row_of(const ls_folders *f, size_t index)
     json_object_set(row, "files", run->files);
     ls_run_head_to_row(&run->head, row);
     return row;
+}
+
+static json_t *row_of(const ls_folders *f, size_t index)
+{
+    folder_run *run = &f->runs[index];
+    const char *state = json_string_value(json_object_get(run->row, "state"));
+    if (!state || strcmp(state, state_of(run)) != 0) {
+        forget_row(run);
+        run->row = make_row(f, index);
+    }
+    return json_incref(run->row);
 }
 
 static json_t *list(const ls_folders *f, const json_t *arguments)
@@ -463,6 +486,7 @@ void ls_folders_destroy(ls_folders *f)
         free(f->runs[i].id);
         free(f->runs[i].path);
         json_decref(f->runs[i].files);
+        json_decref(f->runs[i].row);
     }
     for (size_t i = 0; f && i < f->table_size; i++) {
         free(f->table[i].key);

@@ -43,13 +43,20 @@ def column(run, key, name="mean", query="points=1000"):
     return answer.get("keys", {}).get(key, {}).get(name, [])
 
 
+def add_quiet_step(step):
+    with open(f"{folder}/quiet/metrics.jsonl", "a") as file:  # nothing but the table reads it
+        file.write(f'{{"step": {step}, "loss": 0.5}}\n')
+
+
+os.mkdir(f"{folder}/quiet")
+add_quiet_step(1)
 with open(f"{folder}/text/other.log", "w") as log:
     log.writelines(f"12:00:01 INFO step {step} loss={1 / step:.4f} acc: {step}%\n" for step in range(1, 21))
 process, address = start()
 
 # ---- what is there ----
 runs = {run["id"]: run for run in get("/v1/runs")[1]["runs"]}
-check("runs are listed", sorted(runs) == ["board", "other.log", "tiny"], sorted(runs))
+check("runs are listed", sorted(runs) == ["board", "other.log", "quiet", "tiny"], sorted(runs))
 check("a row", runs["tiny"]["status"] == "SUCCEEDED" and runs["tiny"]["step"] == 8 and runs["tiny"]["steps"] == 8, runs["tiny"])
 lines = [json.loads(line) for line in open(f"{folder}/tiny/metrics.jsonl")]
 check("the loss of every step", column("tiny", "loss") == [line["loss"] for line in lines], column("tiny", "loss"))
@@ -62,6 +69,8 @@ shown = get("/v1/runs/tiny")[1]
 check("a run has its result, settings and events", shown["summary"]["step"] == 8 and "family" in shown["config"] and shown["events"], list(shown))
 compared = get("/v1/compare?runs=tiny,board&keys=loss&points=4")[1]["runs"]
 check("a comparison", [run["run"] for run in compared] == ["tiny", "board"] and all(len(run["keys"]["loss"]["mean"]) == 4 for run in compared), compared)
+add_quiet_step(2)
+wait_for("the table follows a run", lambda: any(run["id"] == "quiet" and run["step"] == 2 for run in get("/v1/runs")[1]["runs"]))
 
 # ---- what is refused ----
 port = address.rsplit(":", 1)[1]
