@@ -313,6 +313,7 @@ typedef struct ls_run_job {
     ls_option_strings command;
     const char *image;
     ls_option_strings image_options;
+    ls_option_strings metrics; /* files of the program; "stdout": what it prints */
     const char *account;
     ls_priority priority;
     uint64_t min_ranks, max_ranks, max_replacements;

@@ -422,6 +422,25 @@ static bool is_variable(const char *text)
                (size_t)(end - text);
 }
 
+static ls_status check_metrics(const ls_run_job *job)
+{
+    if (job->metrics.count > 0 && job->command.count == 0) {
+        return ls_fail(LS_ERR_INVALID, "job.metrics names the files of the program of job.command; a "
+                                       "training run has its own: remove job.metrics");
+    }
+    for (uint64_t i = 0; i < job->metrics.count; i++) {
+        const char *name = job->metrics.items[i], *last = strrchr(name, '/');
+        const size_t bytes = strlen(name), wild = strcspn(name, "*?[");
+        if (bytes == 0 || name[bytes - 1] == '/' || (last && wild < (size_t)(last - name))) {
+            return ls_fail(LS_ERR_INVALID,
+                           "job.metrics has '%.200s'; write the name of a file, as tb/*.tfevents.*, in which "
+                           "only the part after the last / may hold *, ? and [",
+                           name);
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status check_job(const ls_run_job *job)
 {
     for (uint64_t i = 0; i < job->after.count; i++) {
@@ -450,6 +469,7 @@ static ls_status check_job(const ls_run_job *job)
                              "set job.command too, or remove job.image"
                            : "job.image begins with '-'; write the name of an image");
     }
+    LS_TRY(check_metrics(job));
     if (job->image_options.count > 0 && !job->image[0]) {
         return ls_fail(LS_ERR_INVALID, "job.image_options needs job.image, the name of an image");
     }

@@ -45,13 +45,13 @@ typedef struct ls_user_files ls_user_files;
 typedef struct ls_user_file {
     const char *folder, *name; /* FOLDER/NAME; both are copied */
     uint32_t uid, gid;         /* user it is read as, if this process is root */
-    bool is_folder;            /* it must be a folder, which is only looked at; else a plain file */
+    bool is_folder;            /* a folder, of which the names are read; else a plain file */
     /* The answer's data are the name of user `uid` (env/user/user.h); folder and name are not
      * used. */
     bool is_user;
     bool from_end;   /* `offset` counts back from the end of the file */
     uint64_t offset; /* past the end: no bytes; with from_end and before the start: the start */
-    size_t bytes;    /* at most, up to LS_USER_READ_BYTES_MAX; 0: the file is only looked at */
+    size_t bytes;    /* at most, up to LS_USER_READ_BYTES_MAX; 0: it is only looked at */
 } ls_user_file;
 
 typedef struct ls_user_file_answer {

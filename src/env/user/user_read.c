@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "env/user/user_read.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Opening must not block on a FIFO, act on a device, or follow a link. */
 static int open_path(const ls_user_read *what, const char *path)
 {
-    const int flags = what->is_folder ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
+    const int flags = !what->is_folder  ? O_RDONLY | O_NONBLOCK | O_NOCTTY
+                      : what->bytes > 0 ? O_RDONLY | O_DIRECTORY
+                                        : O_PATH | O_DIRECTORY;
     return open(path, flags | O_NOFOLLOW | O_CLOEXEC);
 }
 
@@ -50,6 +54,32 @@ static void read_part(const ls_user_read *what, int fd, ls_user_read_result *r, 
     *data_out = data;
 }
 
+static void read_names(const ls_user_read *what, int fd, ls_user_read_result *r, char **data_out)
+{
+    const size_t most = what->bytes < LS_USER_READ_BYTES_MAX ? what->bytes : LS_USER_READ_BYTES_MAX;
+    const int copy = dup(fd);
+    DIR *folder = copy >= 0 ? fdopendir(copy) : NULL;
+    char *data = folder ? malloc(most + 1) : NULL;
+    if (!data) {
+        r->error = errno;
+    }
+    for (const struct dirent *entry; data && (entry = readdir(folder));) {
+        const size_t bytes = strlen(entry->d_name) + 1;
+        if (r->bytes + bytes > most) {
+            break;
+        }
+        memcpy(data + r->bytes, entry->d_name, bytes);
+        r->bytes += bytes;
+        data[r->bytes] = '\0';
+    }
+    if (folder) {
+        closedir(folder);
+    } else if (copy >= 0) {
+        close(copy);
+    }
+    *data_out = data;
+}
+
 void ls_user_read_path(const ls_user_read *what, const char *path, ls_user_read_result *r, char **data_out)
 {
     struct stat info;
@@ -72,6 +102,9 @@ void ls_user_read_path(const ls_user_read *what, const char *path, ls_user_read_
             read_part(what, fd, r, data_out);
         } else {
             r->offset = what->from_end ? 0 : what->offset;
+            if (what->bytes > 0) {
+                read_names(what, fd, r, data_out);
+            }
         }
     }
     close(fd);

@@ -29,7 +29,7 @@ enum {
 typedef struct ls_user_read {
     uint32_t magic;
     uint32_t path_bytes; /* without a terminating zero; for the helper */
-    uint32_t is_folder;  /* must be a folder, which is only looked at; 0: a plain file */
+    uint32_t is_folder;  /* must be a folder, of which the names are read; 0: a plain file */
     uint32_t from_end;   /* `offset` counts back from the end of the file */
     uint64_t offset, bytes;
 } ls_user_read;
@@ -47,7 +47,8 @@ static_assert(sizeof(ls_user_read) == 32 && sizeof(ls_user_read_result) == 40, "
 
 /*
  * Opens `path` and reads from it, with this process's rights. Blocks for as long as the file system
- * takes. data_out: to be freed, a zero follows the bytes; NULL when there are none.
+ * takes. data_out: to be freed, a zero follows the bytes; NULL when there are none. Of a folder,
+ * these are the names in it, in no order, each with a zero, as many as fit into `bytes`.
  *
  * The last part of the path must not be a link. EPERM: it is a link, or neither plain file nor
  * folder as asked.

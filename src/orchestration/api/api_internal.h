@@ -6,6 +6,7 @@
  *   exchange.c      one request: rights, route, arguments; the verbs it asks; its answer
  *   run_answers.c   what each kind of route makes of the answers of its verbs
  *   run_routes.c    runs with their metrics, and several of them compared
+ *   run_files.c     the files that hold the metrics of a run
  *   run_log_route.c metrics that programs send
  *   page_routes.c   the pages of runs, what they refer to, and notes
  *   file_answers.c  files that a job wrote, read by workers: a disk that does not answer delays
@@ -78,7 +79,9 @@ struct ls_api_exchange {
     ls_api_next then_run;
     bool is_whole;
     size_t file_at; /* the file of the run that is read */
-    json_t *row;    /* of /v1/runs/ID */
+    json_t *named;  /* run_files.c: files that job.metrics names; owned, NULL: none */
+    ls_api_next then_named;
+    json_t *row; /* of /v1/runs/ID */
     /* Of a comparison: the answer so far, and where in the list of runs it is. */
     ls_text text;
     size_t compared, compared_count;
@@ -150,9 +153,32 @@ void ls_api_run_ask(ls_api_exchange *exchange, const char *id, ls_api_next then)
 /* ---- run_log_route.c ---- */
 
 void ls_api_run_log(ls_api_exchange *exchange);
+
+/* ---- run_files.c ---- */
+
 /* The file of the metrics that programs have sent for a job. folder, name: get their texts. The
  * caller sets bytes and offset. */
 ls_user_file ls_api_logged_file(const ls_api *api, uint64_t job, ls_text *folder, char name[32]);
+
+/* A file with metrics. Begin with {0}; the caller sets bytes and offset, and releases `folder`. */
+typedef struct ls_api_run_file {
+    ls_user_file file; /* borrows from what it was found in, and from the two below */
+    uint32_t owner;    /* whom it must belong to */
+    const char *key;   /* its name in the store of the run */
+    ls_text folder;
+    char name[32];
+} ls_api_run_file;
+
+/* The file with that index of the run of a row, of which `named` were found; false: no more. */
+bool ls_api_run_file_at(const ls_api *api, const json_t *row, const json_t *named, size_t index,
+                        ls_api_run_file *file_out);
+/* The file to which the run writes last, as far as that is known. */
+bool ls_api_run_file_newest(const ls_api *api, const json_t *row, ls_api_run_file *file_out);
+/* Finds the files that the row of asks[0] names by patterns: exchange->named. What could not be
+ * looked at is in exchange->trouble. */
+void ls_api_run_files_name(ls_api_exchange *exchange, ls_api_next then);
+
+/* ---- run_routes.c, again ---- */
 
 /* Reads the metrics of the run that asks[0] shows: exchange->run holds them. */
 void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then);

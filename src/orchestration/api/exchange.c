@@ -397,6 +397,7 @@ void ls_api_exchange_end(void *state)
     ls_text_release(&exchange->text);
     json_decref(exchange->row);
     json_decref(exchange->run_events);
+    json_decref(exchange->named);
     ls_api_wait_forget(exchange);
     json_decref(exchange->arguments);
     *exchange->here = exchange->next;

@@ -111,16 +111,6 @@ static ls_status append_lines(const char *folder, const char *name, const ls_tex
     return status;
 }
 
-ls_user_file ls_api_logged_file(const ls_api *api, uint64_t job, ls_text *folder, char name[32])
-{
-    ls_text_printf(folder, "%s/logged", api->home);
-    snprintf(name, 32, "%" PRIu64 ".jsonl", job);
-    return (ls_user_file){.folder = ls_text_string(folder),
-                          .name = name,
-                          .uid = (uint32_t)geteuid(),
-                          .gid = (uint32_t)getegid()};
-}
-
 /* ---- the request ---- */
 
 static void keep(ls_api_exchange *exchange, const char *folder, const char *name)

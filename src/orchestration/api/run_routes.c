@@ -44,42 +44,15 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* ---- reading a run's metrics ---- */
 
-/*
- * The files of a run, one after the other: those that its row names, or metrics.jsonl of its folder
- * and what programs have sent. False: no more. file_out: borrows from the exchange, and from
- * `folder`.
- */
-static bool find_file(const ls_api_exchange *exchange, size_t index, ls_user_file *file_out, ls_text *folder,
-                      char logged[32])
-{
-    const json_t *job = shown_job(exchange), *files = json_object_get(job, "files");
-    *file_out = (ls_user_file){.folder = text_of(job, "run_dir"),
-                               .uid = (uint32_t)number_of(job, "uid", 0),
-                               .gid = (uint32_t)number_of(job, "gid", 0),
-                               .bytes = SLICE_BYTES};
-    if (files) {
-        file_out->name = json_string_value(json_array_get(files, index));
-        return file_out->name;
-    }
-    const bool is_trained = text_of(job, "run_dir")[0] != '\0';
-    if (index == 0 && is_trained) {
-        file_out->name = "metrics.jsonl";
-        return true;
-    }
-    ls_text_clear(folder);
-    *file_out = ls_api_logged_file(exchange->api, number_of(job, "job", 0), folder, logged);
-    file_out->bytes = SLICE_BYTES;
-    return index == is_trained;
-}
-
 /* The file that is read, and how far; false: there are no more. */
-static bool find_feed(const ls_api_exchange *exchange, ls_user_file *file_out, ls_text *folder,
-                      char logged[32])
+static bool find_feed(const ls_api_exchange *exchange, ls_api_run_file *file_out)
 {
-    if (!find_file(exchange, exchange->file_at, file_out, folder, logged)) {
+    if (!ls_api_run_file_at(exchange->api, shown_job(exchange), exchange->named, exchange->file_at,
+                            file_out)) {
         return false;
     }
-    file_out->offset = ls_feed_from(ls_stored_run_feed(exchange->run, file_out->name));
+    file_out->file.offset = ls_feed_from(ls_stored_run_feed(exchange->run, file_out->key));
+    file_out->file.bytes = SLICE_BYTES;
     return true;
 }
 
@@ -94,13 +67,13 @@ static void finish_reading(ls_api_exchange *exchange, int error, bool is_whole)
 }
 
 /* True: read on in this file. */
-static bool take_part(ls_api_exchange *exchange, const ls_user_file *file, const ls_user_file_answer *part)
+static bool take_part(ls_api_exchange *exchange, const ls_api_run_file *file, const ls_user_file_answer *part)
 {
     ls_stored_run *run = exchange->run;
-    if (part->offset != file->offset) {
+    if (part->offset != file->file.offset) {
         return true; /* another request has read on */
     }
-    const ls_feed_next next = ls_feed_take(ls_stored_run_feed(run, file->name), &run->data, part->offset,
+    const ls_feed_next next = ls_feed_take(ls_stored_run_feed(run, file->key), &run->data, part->offset,
                                            part->data ? part->data : "", part->bytes, SLICE_BYTES);
     if (next == LS_FEED_REWOUND) {
         ls_stored_run_clear(run); /* cut back by a resume */
@@ -111,26 +84,24 @@ static bool take_part(ls_api_exchange *exchange, const ls_user_file *file, const
 
 static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *part)
 {
-    ls_user_file file;
-    ls_text folder = {0};
-    char logged[32];
-    const bool has_file = find_feed(exchange, &file, &folder, logged);
+    ls_api_run_file file = {0};
+    const bool has_file = find_feed(exchange, &file);
     LS_ASSERT(has_file);
     const bool has_more = part->error == 0 && take_part(exchange, &file, part);
     const bool has_time = ls_env_now_ns(exchange->api->env) < exchange->give_up_ns;
-    if (part->error == ENOENT && file.offset > 0) {
+    if (part->error == ENOENT && file.file.offset > 0) {
         ls_stored_run_clear(exchange->run); /* the run was started over */
     }
     exchange->file_at += !has_more;
     ls_stored_run_keep(exchange->run);
     if (part->error && part->error != ENOENT) {
         finish_reading(exchange, part->error, false);
-    } else if (has_time && find_feed(exchange, &file, &folder, logged)) {
+    } else if (has_time && find_feed(exchange, &file)) {
         read_slice(exchange);
     } else {
         finish_reading(exchange, 0, has_time);
     }
-    ls_text_release(&folder);
+    ls_text_release(&file.folder);
 }
 
 static void try_again(void *context)
@@ -150,13 +121,11 @@ static void read_slice(ls_api_exchange *exchange)
                                          text_of(shown_job(exchange), "run_dir"));
     }
     if (exchange->run) {
-        ls_user_file file;
-        ls_text folder = {0};
-        char logged[32];
-        const bool has_file = find_feed(exchange, &file, &folder, logged);
+        ls_api_run_file file = {0};
+        const bool has_file = find_feed(exchange, &file);
         LS_ASSERT(has_file);
-        ls_api_exchange_read(exchange, &file, file.uid, take_slice);
-        ls_text_release(&folder);
+        ls_api_exchange_read(exchange, &file.file, file.owner, take_slice);
+        ls_text_release(&file.folder);
     } else if (now_ns < exchange->give_up_ns) {
         exchange->again = ls_env_timer_set(api->env, WAIT_NS, try_again, exchange);
     } else {
@@ -164,14 +133,22 @@ static void read_slice(ls_api_exchange *exchange)
     }
 }
 
+static void read_named(ls_api_exchange *exchange)
+{
+    if (exchange->trouble) {
+        finish_reading(exchange, exchange->trouble, false);
+    } else {
+        read_slice(exchange);
+    }
+}
+
 void ls_api_read_run(ls_api_exchange *exchange, ls_api_next then)
 {
     exchange->then_run = then;
     exchange->give_up_ns = ls_env_now_ns(exchange->api->env) + READ_S * NS_PER_S;
-    exchange->file_at = 0;
     ls_api_runs_drop(exchange->api->runs, exchange->run);
     exchange->run = NULL;
-    read_slice(exchange);
+    ls_api_run_files_name(exchange, read_named);
 }
 
 /* ---- a run in a few numbers ---- */
@@ -225,9 +202,12 @@ json_t *ls_api_run_row(const ls_api *api, const json_t *job)
     return row;
 }
 
-/* A training run, or a program that has sent metrics; of other users' jobs, no uid is shown. */
+/* A training run, or a program with metrics; of other users' jobs, no uid is shown. */
 static bool is_run(const ls_api *api, const json_t *job)
 {
+    if (json_array_size(json_object_get(job, "metrics")) > 0) {
+        return true;
+    }
     if (!json_object_get(job, "uid") || text_of(job, "run_dir")[0] || !api->home) {
         return text_of(job, "run_dir")[0] != '\0';
     }
@@ -334,8 +314,8 @@ void ls_api_run_ask(ls_api_exchange *exchange, const char *id, ls_api_next then)
 static bool is_read(ls_api_exchange *exchange)
 {
     if (exchange->trouble) {
-        ls_api_exchange_file_error(exchange, number_of(shown_job(exchange), "job", 0), "metrics.jsonl",
-                                   exchange->trouble);
+        ls_api_exchange_file_error(exchange, number_of(shown_job(exchange), "job", 0),
+                                   "a file with the metrics", exchange->trouble);
         return false;
     }
     return true;

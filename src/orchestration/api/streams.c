@@ -48,15 +48,15 @@ typedef struct event {
     char *full, *bare;
 } event;
 
-/* A training run that is running. */
+/* A run of a job that is running. */
 typedef struct runner {
     ls_api_streams *all;
     uint64_t job;
-    uint32_t uid, gid;
-    char id[192];         /* of the run */
-    char *run_dir, *name; /* of the file it writes to last */
-    uint64_t last_step;   /* or bytes of a file that is not metrics.jsonl */
-    uint64_t question;    /* read of its newest step; 0: none is under way */
+    uint32_t uid, gid, owner;
+    char id[192];        /* of the run */
+    char *folder, *name; /* of the file it writes to last */
+    uint64_t last_step;  /* or bytes of a file that is not metrics.jsonl */
+    uint64_t question;   /* read of its newest step; 0: none is under way */
 } runner;
 
 struct ls_api_streams {
@@ -228,7 +228,7 @@ static void drop_runner(runner *r)
     if (r->question) {
         ls_user_files_forget(r->all->api->files, r->question);
     }
-    free(r->run_dir);
+    free(r->folder);
     free(r->name);
     free(r);
 }
@@ -277,7 +277,7 @@ static void hear_step(void *context, const ls_user_file_answer *answer)
     runner *r = context;
     ls_user_file_answer seen = *answer;
     r->question = 0;
-    ls_api_check_owner(&seen, r->uid);
+    ls_api_check_owner(&seen, r->owner);
     const bool has_steps = strcmp(r->name, "metrics.jsonl") == 0;
     json_t *step = seen.error ? NULL : has_steps ? last_step(seen.data, seen.bytes) : json_object();
     const uint64_t number =
@@ -294,7 +294,7 @@ static void look_at_steps(ls_api_streams *all)
 {
     for (size_t i = 0; i < all->running_count; i++) {
         runner *r = all->running[i];
-        const ls_user_file tail = {.folder = r->run_dir,
+        const ls_user_file tail = {.folder = r->folder,
                                    .name = r->name,
                                    .uid = r->uid,
                                    .gid = r->gid,
@@ -308,11 +308,11 @@ static void look_at_steps(ls_api_streams *all)
 }
 
 /* Takes a known run out of the list; NULL: it is new. */
-static runner *take_known(ls_api_streams *all, uint64_t job, const char *run_dir)
+static runner *take_known(ls_api_streams *all, uint64_t job, const ls_user_file *file)
 {
     for (size_t i = 0; i < all->running_count; i++) {
         runner *r = all->running[i];
-        if (r->job == job && strcmp(r->run_dir, run_dir) == 0) {
+        if (r->job == job && strcmp(r->folder, file->folder) == 0 && strcmp(r->name, file->name) == 0) {
             all->running[i] = all->running[--all->running_count];
             return r;
         }
@@ -320,19 +320,18 @@ static runner *take_known(ls_api_streams *all, uint64_t job, const char *run_dir
     return NULL;
 }
 
-static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, const char *run_dir)
+static runner *new_runner(ls_api_streams *all, const json_t *job, uint64_t id, const ls_api_run_file *file)
 {
     runner *r = calloc(1, sizeof *r);
     LS_ASSERT(r && "not enough memory for a run");
     *r = (runner){.all = all,
                   .job = id,
-                  .uid = (uint32_t)json_integer_value(json_object_get(job, "uid")),
-                  .gid = (uint32_t)json_integer_value(json_object_get(job, "gid")),
-                  .run_dir = strdup(run_dir)};
-    const json_t *files = json_object_get(job, "files");
-    const char *file = json_string_value(json_array_get(files, json_array_size(files) - 1));
-    r->name = strdup(file ? file : "metrics.jsonl");
-    LS_ASSERT(r->run_dir && r->name);
+                  .uid = file->file.uid,
+                  .gid = file->file.gid,
+                  .owner = file->owner,
+                  .folder = strdup(file->file.folder),
+                  .name = strdup(file->file.name)};
+    LS_ASSERT(r->folder && r->name);
     const char *name = json_string_value(json_object_get(job, "id"));
     snprintf(r->id, sizeof r->id, "%" PRIu64, id);
     if (name) {
@@ -345,15 +344,16 @@ static void take_running(ls_api_streams *all, const json_t *jobs)
 {
     runner *fresh[RUNNING_MAX];
     size_t count = 0;
+    ls_api_run_file file = {0};
     for (size_t i = 0; i < json_array_size(jobs) && count < RUNNING_MAX; i++) {
         const json_t *job = json_array_get(jobs, i);
-        const char *run_dir = json_string_value(json_object_get(job, "run_dir"));
         const uint64_t id = (uint64_t)json_integer_value(json_object_get(job, "job"));
-        if (run_dir && run_dir[0] && json_is_integer(json_object_get(job, "uid"))) {
-            runner *known = take_known(all, id, run_dir);
-            fresh[count++] = known ? known : new_runner(all, job, id, run_dir);
+        if (json_is_integer(json_object_get(job, "uid")) && ls_api_run_file_newest(all->api, job, &file)) {
+            runner *known = take_known(all, id, &file.file);
+            fresh[count++] = known ? known : new_runner(all, job, id, &file);
         }
     }
+    ls_text_release(&file.folder);
     forget_running(all);
     memcpy(all->running, fresh, count * sizeof fresh[0]);
     all->running_count = count;

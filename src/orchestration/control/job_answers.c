@@ -62,6 +62,15 @@ static ls_job as_shown(const ls_controller *c, const ls_job *job)
     return shown;
 }
 
+static json_t *strings_json(const ls_option_strings *strings)
+{
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < strings->count; i++) {
+        json_array_append_new(list, ls_answers_text(strings->items[i]));
+    }
+    return list;
+}
+
 static json_t *list_item(const ls_controller *c, const ls_caller *caller, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
@@ -84,6 +93,7 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "gid", json_integer(job->gid));
     json_object_set_new(item, "group", ls_answers_text(job->spec.group));
     json_object_set_new(item, "run_dir", ls_answers_text(job->run_dir));
+    json_object_set_new(item, "metrics", strings_json(&job->spec.metrics));
     json_object_set_new(item, "priority", json_string(ls_priority_name(job->priority)));
     json_object_set_new(item, "epoch", json_integer(job->epoch));
     json_object_set_new(item, "submitted", ls_answers_time(shown.submitted_s));
@@ -261,15 +271,6 @@ static json_t *devices_json(const ls_controller *c, const ls_job *job)
                 json_array_append_new(numbers, json_integer(place->first + bit));
             }
         }
-    }
-    return list;
-}
-
-static json_t *strings_json(const ls_option_strings *strings)
-{
-    json_t *list = json_array();
-    for (uint64_t i = 0; i < strings->count; i++) {
-        json_array_append_new(list, ls_answers_text(strings->items[i]));
     }
     return list;
 }

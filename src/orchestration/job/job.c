@@ -232,6 +232,7 @@ void ls_job_drop_request(ls_job *job)
         .file = "",
         .file_name = ls_arena_strdup(&kept, spec->file_name),
         .set = keep_strings(&kept, &spec->set), /* distinguishes the jobs of a sweep */
+        .metrics = keep_strings(&kept, &spec->metrics),
         .share = keep_strings(&kept, &spec->share),
         .priority = spec->priority,
         .step_tokens = spec->step_tokens,

@@ -126,6 +126,7 @@ typedef struct ls_job_spec {
     ls_option_strings command; /* empty: `lockstep train` */
     const char *image;         /* of a container, for the command; "": none */
     ls_option_strings image_options;
+    ls_option_strings metrics;   /* of the command: absolute, or "stdout" */
     ls_option_strings variables; /* NAME=VALUE, of the submitter, then of job.environment */
     ls_option_strings share;
     ls_priority priority;

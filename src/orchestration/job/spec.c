@@ -3,6 +3,7 @@
  * and its length. */
 #include "orchestration/job/job.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -299,6 +300,17 @@ static uint64_t hash_of_data(const ls_run_file *run, const char *directory)
     return hash ? hash : 1;
 }
 
+static void take_metrics(const ls_option_strings *metrics, ls_arena *arena, ls_job_spec *spec)
+{
+    const char **items = ls_arena_new(arena, const char *, metrics->count);
+    for (uint64_t i = 0; i < metrics->count; i++) {
+        const char *name = metrics->items[i];
+        const bool is_whole = name[0] == '/' || strcmp(name, "stdout") == 0;
+        items[i] = is_whole ? name : ls_path_join(arena, spec->directory, name);
+    }
+    spec->metrics = (ls_option_strings){.items = items, .count = metrics->count};
+}
+
 static ls_status take_file(const json_t *request, const ls_run_file *run, ls_arena *arena, ls_job_spec *spec)
 {
     const ls_run_job *job = &run->job;
@@ -317,6 +329,7 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     spec->command = job->command;
     spec->image = job->image;
     spec->image_options = job->image_options;
+    take_metrics(&job->metrics, arena, spec);
     spec->share = job->share;
     spec->ranks_per_node = (uint32_t)job->ranks_per_node;
     spec->cpus_per_rank = (uint32_t)job->cpus;

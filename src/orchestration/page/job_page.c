@@ -145,7 +145,9 @@ void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text
         set_why(answers->why, now_s, page);
     }
     ls_values_cut(page, "trouble", answers->trouble ? answers->trouble : "", 100);
-    ls_values_flag(page, "has_run", json_is_string(json_object_get(job, "run_dir")));
+    ls_values_flag(page, "has_run",
+                   json_is_string(json_object_get(job, "run_dir")) ||
+                       json_array_size(json_object_get(job, "metrics")) > 0);
     if (answers->log) {
         ls_values_bytes(page, "log", answers->log, answers->log_bytes);
     }

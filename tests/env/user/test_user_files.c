@@ -159,11 +159,18 @@ static void user_files_ask_refuses_what_is_no_file(void **state)
         const ls_user_file file = of(names[i]);
         assert_int_equal(ask_patiently(&file).answer.error, errors[i]);
     }
+    write_file("inner/x", "", 0600);
     ls_user_file look = of("inner");
     look.is_folder = true;
     heard h = ask_patiently(&look);
     assert_int_equal(h.answer.error, 0);
     assert_true(h.answer.modified_s > 1e9);
+    assert_int_equal(h.answer.bytes, sizeof ". .. x"); /* each with a zero */
+    assert_non_null(memmem(h.data, h.answer.bytes, "x", 2));
+    look.bytes = 4; /* whole names only */
+    assert_in_range(ask_patiently(&look).answer.bytes, 2, 4);
+    look.bytes = 0;
+    assert_int_equal(ask_patiently(&look).answer.bytes, 0);
     look.name = "a";
     assert_int_equal(ask_patiently(&look).answer.error, EPERM);
     look.name = "link";
