@@ -62,8 +62,7 @@ void ls_values_bytes(ls_values *values, const char *name, const char *data, size
     /* Escaped here and not on expansion, because a value may appear in several places. */
     ls_text printable = {0};
     ls_text_append_printable(&printable, data, bytes, "\n\t");
-    set_value(values, name, VALUE_TEXT)->text = ls_arena_strdup(values->arena, ls_text_string(&printable));
-    ls_text_release(&printable);
+    set_value(values, name, VALUE_TEXT)->text = ls_text_keep(&printable, values->arena);
 }
 
 void ls_values_text(ls_values *values, const char *name, const char *text)

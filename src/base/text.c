@@ -18,6 +18,13 @@ void ls_text_release(ls_text *text)
     *text = (ls_text){0};
 }
 
+char *ls_text_keep(ls_text *text, ls_arena *arena)
+{
+    char *kept = ls_arena_strdup(arena, ls_text_string(text));
+    ls_text_release(text);
+    return kept;
+}
+
 void ls_text_clear(ls_text *text)
 {
     text->bytes = 0;

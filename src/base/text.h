@@ -11,6 +11,7 @@
 #ifndef LS_BASE_TEXT_H
 #define LS_BASE_TEXT_H
 
+#include "base/arena.h"
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -24,6 +25,8 @@ typedef struct ls_text {
 
 /* Frees the memory; the text is empty and usable again. */
 void ls_text_release(ls_text *text);
+/* Releases it; its content, "" when empty, is kept in the arena. */
+char *ls_text_keep(ls_text *text, ls_arena *arena);
 /* Makes it empty, keeping the memory. */
 void ls_text_clear(ls_text *text);
 

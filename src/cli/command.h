@@ -56,12 +56,13 @@ typedef struct ls_command {
 /* Prints one JSON document and a newline on stdout. */
 void ls_print_json(const json_t *root);
 
-/* A table of the rows in `array`, and its address. */
+/* A table of the rows in `array`; as the members of a command whose settings struct is `record`. */
 #define LS_OPTIONS(array)                                                                                    \
     {                                                                                                        \
         .options = (array), .count = sizeof(array) / sizeof((array)[0])                                      \
     }
-#define LS_TABLE(array) &(const ls_option_table)LS_OPTIONS(array)
+#define LS_SETTINGS(record, array)                                                                           \
+    .options = &(const ls_option_table)LS_OPTIONS(array), .settings_bytes = sizeof(record)
 
 /*
  * Rows of an options table, by type. `field` is a member of `record`, the command's settings
@@ -130,100 +131,37 @@ void ls_print_json(const json_t *root);
     LS_ROW_TEXT(record, output, "DIR", "the folder to write the result to", .letter = 'o')
 
 /* cli/train */
-extern const ls_command ls_command_train;
-extern const ls_command ls_command_new;
-extern const ls_command ls_command_agent;
-extern const ls_command ls_command_rank;
+extern const ls_command ls_command_train, ls_command_new, ls_command_agent, ls_command_rank;
 /* cli/models */
-extern const ls_command ls_command_sample;
-extern const ls_command ls_command_eval;
-extern const ls_command ls_command_import;
-extern const ls_command ls_command_export;
-extern const ls_command ls_command_branch;
-extern const ls_command ls_command_merge;
-extern const ls_command ls_command_chat;
-extern const ls_command ls_command_pull;
-extern const ls_command ls_command_serve;
-extern const ls_command ls_command_registry_add;
-extern const ls_command ls_command_registry_ls;
-extern const ls_command ls_command_registry_show;
-extern const ls_command ls_command_registry_get;
-extern const ls_command ls_command_registry_lineage;
-extern const ls_command ls_command_registry_promote;
-extern const ls_command ls_command_registry_verify;
-extern const ls_command ls_command_registry_gc;
-extern const ls_command ls_command_registry_export;
+extern const ls_command ls_command_sample, ls_command_eval, ls_command_import, ls_command_export,
+    ls_command_branch, ls_command_merge, ls_command_chat, ls_command_pull, ls_command_serve,
+    ls_command_registry_add, ls_command_registry_ls, ls_command_registry_show, ls_command_registry_get,
+    ls_command_registry_lineage, ls_command_registry_promote, ls_command_registry_verify,
+    ls_command_registry_gc, ls_command_registry_export;
 /* cli/data */
-extern const ls_command ls_command_tokenize_train;
-extern const ls_command ls_command_tokenize_encode;
-extern const ls_command ls_command_tokenize_decode;
-extern const ls_command ls_command_data_prepare;
-extern const ls_command ls_command_data_show;
-extern const ls_command ls_command_data_removed;
-extern const ls_command ls_command_template;
-extern const ls_command ls_command_cache_ls;
-extern const ls_command ls_command_cache_clear;
-extern const ls_command ls_command_cache_verify;
-extern const ls_command ls_command_cache_limit;
-extern const ls_command ls_command_blob_ls;
-extern const ls_command ls_command_blob_get;
-extern const ls_command ls_command_blob_put;
-extern const ls_command ls_command_blob_cp;
-extern const ls_command ls_command_blob_rm;
-extern const ls_command ls_command_blob_bench;
+extern const ls_command ls_command_tokenize_train, ls_command_tokenize_encode, ls_command_tokenize_decode,
+    ls_command_data_prepare, ls_command_data_show, ls_command_data_removed, ls_command_template,
+    ls_command_cache_ls, ls_command_cache_clear, ls_command_cache_verify, ls_command_cache_limit,
+    ls_command_blob_ls, ls_command_blob_get, ls_command_blob_put, ls_command_blob_cp, ls_command_blob_rm,
+    ls_command_blob_bench;
 /* cli/plan */
 extern const ls_command ls_command_plan;
 /* cli/queue */
-extern const ls_command ls_command_up;
-extern const ls_command ls_command_down;
-extern const ls_command ls_command_submit;
-extern const ls_command ls_command_sweep;
-extern const ls_command ls_command_sweep_show;
-extern const ls_command ls_command_ps;
-extern const ls_command ls_command_why;
-extern const ls_command ls_command_logs;
-extern const ls_command ls_command_wait;
-extern const ls_command ls_command_cancel;
-extern const ls_command ls_command_hold;
-extern const ls_command ls_command_release;
-extern const ls_command ls_command_priority;
-extern const ls_command ls_command_change;
-extern const ls_command ls_command_pause;
-extern const ls_command ls_command_resume;
-extern const ls_command ls_command_drain;
-extern const ls_command ls_command_undrain;
-extern const ls_command ls_command_reload;
-extern const ls_command ls_command_maintenance;
-extern const ls_command ls_command_resize;
-extern const ls_command ls_command_top;
-extern const ls_command ls_command_nodes;
-extern const ls_command ls_command_accounts;
-extern const ls_command ls_command_token;
-extern const ls_command ls_command_usage;
-extern const ls_command ls_command_simulate;
-extern const ls_command ls_command_slurm_config;
-extern const ls_command ls_command_runner;
-extern const ls_command ls_command_job_terminal;
+extern const ls_command ls_command_up, ls_command_down, ls_command_submit, ls_command_sweep,
+    ls_command_sweep_show, ls_command_ps, ls_command_why, ls_command_logs, ls_command_wait, ls_command_cancel,
+    ls_command_hold, ls_command_release, ls_command_priority, ls_command_change, ls_command_pause,
+    ls_command_resume, ls_command_drain, ls_command_undrain, ls_command_reload, ls_command_maintenance,
+    ls_command_resize, ls_command_top, ls_command_nodes, ls_command_accounts, ls_command_token,
+    ls_command_usage, ls_command_simulate, ls_command_slurm_config, ls_command_runner,
+    ls_command_job_terminal;
 /* cli/inspect */
-extern const ls_command ls_command_report;
-extern const ls_command ls_command_diagnose;
-extern const ls_command ls_command_trace;
-extern const ls_command ls_command_replay;
-extern const ls_command ls_command_view;
+extern const ls_command ls_command_report, ls_command_diagnose, ls_command_trace, ls_command_replay,
+    ls_command_view;
 /* cli/maintain */
-extern const ls_command ls_command_checkpoint_ls;
-extern const ls_command ls_command_checkpoint_show;
-extern const ls_command ls_command_checkpoint_verify;
-extern const ls_command ls_command_checkpoint_prune;
-extern const ls_command ls_command_checkpoint_pin;
-extern const ls_command ls_command_checkpoint_unpin;
-extern const ls_command ls_command_state_hash;
-extern const ls_command ls_command_bundle;
-extern const ls_command ls_command_bundle_verify;
-extern const ls_command ls_command_bundle_open;
-extern const ls_command ls_command_calibrate;
-extern const ls_command ls_command_doctor;
-extern const ls_command ls_command_version;
+extern const ls_command ls_command_checkpoint_ls, ls_command_checkpoint_show, ls_command_checkpoint_verify,
+    ls_command_checkpoint_prune, ls_command_checkpoint_pin, ls_command_checkpoint_unpin,
+    ls_command_state_hash, ls_command_bundle, ls_command_bundle_verify, ls_command_bundle_open,
+    ls_command_calibrate, ls_command_doctor, ls_command_version;
 /* cli/bench */
 extern const ls_command ls_command_bench;
 /* cli */

@@ -12,11 +12,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const char *keep(ls_arena *arena, const ls_text *text)
-{
-    return ls_arena_strdup(arena, ls_text_string(text));
-}
-
 void ls_table_add(ls_table *table, const char *string)
 {
     if (table->count == table->capacity) {
@@ -34,8 +29,7 @@ void ls_table_add(ls_table *table, const char *string)
     } else {
         ls_text_append(&text, "-");
     }
-    table->cells[table->count++] = keep(table->arena, &text);
-    ls_text_release(&text);
+    table->cells[table->count++] = ls_text_keep(&text, table->arena);
 }
 
 void ls_table_add_span(ls_table *table, double seconds)
@@ -150,6 +144,14 @@ size_t ls_terminal_width(void)
 {
     struct winsize size;
     return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+void ls_table_print(const ls_table *table)
+{
+    ls_text text = {0};
+    ls_table_append(table, ls_terminal_width(), &text);
+    fputs(ls_text_string(&text), stdout);
+    ls_text_release(&text);
 }
 
 /* ---- JSON in place of a table ---- */

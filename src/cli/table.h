@@ -40,6 +40,9 @@ void ls_table_printf(ls_table *table, const char *format, ...) LS_PRINTF(2, 3);
  * column; 0: no limit. */
 void ls_table_append(const ls_table *table, size_t width, ls_text *text);
 
+/* Prints the table on stdout, at most as wide as the terminal. */
+void ls_table_print(const ls_table *table);
+
 /* Width of the terminal on stdout; 0 when stdout is not a terminal. */
 size_t ls_terminal_width(void);
 

@@ -421,7 +421,6 @@ const ls_command ls_command_bench = {
                "  lockstep bench train --config examples/demo.yaml",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(bench_options),
-    .settings_bytes = sizeof(bench_settings),
+    LS_SETTINGS(bench_settings, bench_options),
     .run = run_bench,
 };

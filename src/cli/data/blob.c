@@ -75,7 +75,6 @@ static void print_list(ls_arena *arena, const ls_blob_entry *entries, size_t cou
     static const char *const titles[] = {"BYTES", "MODIFIED (UTC)", "KEY"};
     static const bool right[] = {true, false, false};
     ls_table table = {.titles = titles, .right = right, .columns = 3, .arena = arena};
-    ls_text text = {0}, key = {0};
     for (size_t i = 0; i < count; i++) {
         const ls_blob_entry *e = &entries[i];
         char when[32] = "";
@@ -86,14 +85,9 @@ static void print_list(ls_arena *arena, const ls_blob_entry *entries, size_t cou
         }
         ls_table_add(&table, e->is_folder ? "" : ls_arena_printf(arena, "%" PRIu64, e->bytes));
         ls_table_add(&table, ls_arena_strdup(arena, when));
-        ls_text_clear(&key);
-        ls_text_append_printable(&key, e->key, strlen(e->key), "");
-        ls_table_add(&table, ls_arena_strdup(arena, ls_text_string(&key)));
+        ls_table_add(&table, e->key);
     }
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
-    ls_text_release(&text);
-    ls_text_release(&key);
+    ls_table_print(&table);
 }
 
 static ls_status run_blob_ls(const ls_invocation *invocation)
@@ -133,8 +127,7 @@ const ls_command ls_command_blob_ls = {
                "  lockstep blob ls s3://models --recursive --json",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(ls_rows),
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, ls_rows),
     .run = run_blob_ls,
 };
 
@@ -283,8 +276,7 @@ const ls_command ls_command_blob_put = {
                "  lockstep blob put runs/mine s3://backup/mine --recursive",
     .words_min = 2,
     .words_max = 2,
-    .options = LS_TABLE(put_rows),
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, put_rows),
     .run = run_blob_put,
 };
 
@@ -381,7 +373,6 @@ const ls_command ls_command_blob_bench = {
                "  lockstep blob bench s3://models --bytes 1GiB --threads 8",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(bench_rows),
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, bench_rows),
     .run = run_blob_bench,
 };

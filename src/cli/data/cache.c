@@ -130,7 +130,6 @@ static void print_entries(ls_arena *arena, const ls_cache_entry *entries, size_t
     static const char *const titles[] = {"KEY", "MIB", "LAST USED", "IN USE BY", "WHAT"};
     static const bool right[] = {false, true, true, false, false};
     ls_table table = {.titles = titles, .right = right, .columns = 5, .arena = arena};
-    ls_text text = {0};
     const double now_s = ls_clock_wall_s();
     for (size_t i = 0; i < count; i++) {
         const ls_cache_entry *e = &entries[i];
@@ -140,9 +139,7 @@ static void print_entries(ls_arena *arena, const ls_cache_entry *entries, size_t
         ls_table_add(&table, users_text(arena, e));
         ls_table_printf(&table, "%s%s", e->believed ? "" : "(other user's, not used) ", e->what);
     }
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
-    ls_text_release(&text);
+    ls_table_print(&table);
 }
 
 static ls_status list_cache(const ls_invocation *invocation, ls_cache *cache)
@@ -191,8 +188,7 @@ const ls_command ls_command_cache_ls = {
                "\n"
                "Example:\n"
                "  lockstep cache ls",
-    .options = LS_TABLE(ls_rows),
-    .settings_bytes = sizeof(ls_settings),
+    LS_SETTINGS(ls_settings, ls_rows),
     .run = run_ls,
 };
 
@@ -282,8 +278,7 @@ const ls_command ls_command_cache_clear = {
                "  lockstep cache clear --older 7d\n"
                "  lockstep cache clear 3f2a91",
     .words_max = 1000000,
-    .options = LS_TABLE(clear_rows),
-    .settings_bytes = sizeof(clear_settings),
+    LS_SETTINGS(clear_settings, clear_rows),
     .run = run_clear,
 };
 
@@ -383,8 +378,7 @@ const ls_command ls_command_cache_verify = {
                "Example:\n"
                "  lockstep cache verify --remove",
     .words_max = 1000000,
-    .options = LS_TABLE(verify_rows),
-    .settings_bytes = sizeof(verify_settings),
+    LS_SETTINGS(verify_settings, verify_rows),
     .run = run_verify,
 };
 
@@ -484,7 +478,6 @@ const ls_command ls_command_cache_limit = {
                "Examples:\n"
                "  lockstep cache limit --quota 200GiB\n"
                "  lockstep cache limit --dir /data/tokens --group research",
-    .options = LS_TABLE(limit_rows),
-    .settings_bytes = sizeof(limit_settings),
+    LS_SETTINGS(limit_settings, limit_rows),
     .run = run_limit,
 };

@@ -150,7 +150,6 @@ const ls_command ls_command_data_prepare = {
                "  lockstep data prepare web.yaml --output clean",
     .words_min = 1,
     .words_max = 1000000,
-    .options = LS_TABLE(prepare_options),
-    .settings_bytes = sizeof(prepare_settings),
+    LS_SETTINGS(prepare_settings, prepare_options),
     .run = run_prepare,
 };

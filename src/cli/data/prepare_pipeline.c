@@ -42,10 +42,7 @@ static void print_steps(ls_arena *arena, const json_t *report)
         ls_table_add(&table, ls_arena_printf(arena, "%.2f", share));
         ls_table_add(&table, ls_arena_printf(arena, "%" PRIu64, number_of(step, "changed")));
     }
-    ls_text text = {0};
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
-    ls_text_release(&text);
+    ls_table_print(&table);
 }
 
 /* Megabytes per second of one thread. */

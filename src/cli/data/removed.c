@@ -177,7 +177,6 @@ const ls_command ls_command_data_removed = {
                "  lockstep data removed clean --step dedup_minhash -n 5",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(removed_options),
-    .settings_bytes = sizeof(removed_settings),
+    LS_SETTINGS(removed_settings, removed_options),
     .run = run_removed,
 };

@@ -172,9 +172,7 @@ static const char *roles_of(show *s, const json_t *record)
         const char *role = json_string_value(json_object_get(message, "role"));
         ls_text_printf(&roles, "%s%s", i > 0 ? ", " : "", role ? role : "?");
     }
-    const char *copy = ls_arena_strdup(s->arena, ls_text_string(&roles));
-    ls_text_release(&roles);
-    return copy;
+    return ls_text_keep(&roles, s->arena);
 }
 
 static ls_status show_samples(show *s, const ls_walked *w, const char *roles)
@@ -382,7 +380,6 @@ const ls_command ls_command_data_show = {
                "  lockstep data show finetune.yaml -n 3",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(show_options),
-    .settings_bytes = sizeof(show_settings),
+    LS_SETTINGS(show_settings, show_options),
     .run = run_show,
 };

@@ -154,7 +154,6 @@ const ls_command ls_command_template = {
                "    lockstep template chat_template.jinja --input -",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(template_options),
-    .settings_bytes = sizeof(template_settings),
+    LS_SETTINGS(template_settings, template_options),
     .run = run_template,
 };

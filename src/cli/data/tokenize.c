@@ -110,8 +110,7 @@ const ls_command ls_command_tokenize_encode = {
                "Example:\n"
                "  echo \"In the beginning\" | lockstep tokenize encode --tokenizer tokenizer.json",
     .words_max = 1,
-    .options = LS_TABLE(encode_options),
-    .settings_bytes = sizeof(tokenize_settings),
+    LS_SETTINGS(tokenize_settings, encode_options),
     .run = run_encode,
 };
 
@@ -166,8 +165,7 @@ const ls_command ls_command_tokenize_decode = {
                "Example:\n"
                "  lockstep tokenize decode --tokenizer tokenizer.json ids.txt",
     .words_max = 1,
-    .options = LS_TABLE(decode_options),
-    .settings_bytes = sizeof(tokenize_settings),
+    LS_SETTINGS(tokenize_settings, decode_options),
     .run = run_decode,
 };
 
@@ -232,7 +230,6 @@ const ls_command ls_command_tokenize_train = {
                "  lockstep tokenize train 'corpus/*.txt' --vocab 8192 -o tokenizer.json",
     .words_min = 1,
     .words_max = 1000000,
-    .options = LS_TABLE(train_options),
-    .settings_bytes = sizeof(tokenize_settings),
+    LS_SETTINGS(tokenize_settings, train_options),
     .run = run_train,
 };

@@ -393,8 +393,7 @@ const ls_command ls_command_diagnose = {
                "      for runs in which waits of half a minute are normal",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(diagnose_options),
-    .settings_bytes = sizeof(diagnose_settings),
+    LS_SETTINGS(diagnose_settings, diagnose_options),
     .run = run_diagnose,
 };
 
@@ -487,7 +486,6 @@ const ls_command ls_command_trace = {
                "  lockstep trace runs/mine -o /tmp/mine.json",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(trace_options),
-    .settings_bytes = sizeof(trace_settings),
+    LS_SETTINGS(trace_settings, trace_options),
     .run = run_trace,
 };

@@ -62,7 +62,6 @@ const ls_command ls_command_replay = {
                "  lockstep replay runs/mine --step 812 --leaf 3 --op-trace",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(replay_options),
-    .settings_bytes = sizeof(replay_settings),
+    LS_SETTINGS(replay_settings, replay_options),
     .run = run_replay,
 };

@@ -39,7 +39,6 @@ const ls_command ls_command_report = {
                "  lockstep report runs/mine",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(report_options),
-    .settings_bytes = sizeof(report_settings),
+    LS_SETTINGS(report_settings, report_options),
     .run = run_report,
 };

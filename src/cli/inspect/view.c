@@ -114,7 +114,6 @@ const ls_command ls_command_view = {
                "  lockstep view runs /data/old-runs --listen 127.0.0.1:0",
     .words_min = 1,
     .words_max = SIZE_MAX,
-    .options = LS_TABLE(view_options),
-    .settings_bytes = sizeof(view_settings),
+    LS_SETTINGS(view_settings, view_options),
     .run = run_view,
 };

@@ -16,9 +16,7 @@ static const char *shown(ls_arena *arena, const char *text)
 {
     ls_text safe = {0};
     ls_text_append_printable(&safe, text ? text : "", text ? strlen(text) : 0, "");
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&safe));
-    ls_text_release(&safe);
-    return kept;
+    return ls_text_keep(&safe, arena);
 }
 
 static uint64_t bytes_of(const ls_bundle *bundle)
@@ -156,8 +154,7 @@ const ls_command ls_command_bundle = {
                "  lockstep bundle runs/mine -o mine.tar.zst --data --sign key.pem",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(bundle_rows),
-    .settings_bytes = sizeof(bundle_settings),
+    LS_SETTINGS(bundle_settings, bundle_rows),
     .run = run_bundle,
 };
 
@@ -268,8 +265,7 @@ const ls_command ls_command_bundle_verify = {
                "  lockstep bundle verify mine.tar.zst --key pub.pem",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(verify_rows),
-    .settings_bytes = sizeof(open_settings),
+    LS_SETTINGS(open_settings, verify_rows),
     .run = run_bundle_verify,
 };
 
@@ -293,7 +289,6 @@ const ls_command ls_command_bundle_open = {
                "  cd mine && lockstep train resume.yaml --run-dir run",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(open_rows),
-    .settings_bytes = sizeof(open_settings),
+    LS_SETTINGS(open_settings, open_rows),
     .run = run_bundle_open,
 };

@@ -142,7 +142,6 @@ const ls_command ls_command_calibrate = {
                "  lockstep calibrate --quick",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(calibrate_options),
-    .settings_bytes = sizeof(calibrate_settings),
+    LS_SETTINGS(calibrate_settings, calibrate_options),
     .run = run_calibrate,
 };

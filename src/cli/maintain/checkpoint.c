@@ -370,8 +370,7 @@ const ls_command ls_command_checkpoint_verify = {
                "  lockstep checkpoint verify runs/mine/checkpoints/200 --repair",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(verify_options),
-    .settings_bytes = sizeof(verify_settings),
+    LS_SETTINGS(verify_settings, verify_options),
     .run = run_verify,
 };
 
@@ -445,8 +444,7 @@ const ls_command ls_command_checkpoint_prune = {
                "  lockstep checkpoint prune runs/mine --keep-last 1 --keep-best 2",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(prune_options),
-    .settings_bytes = sizeof(prune_settings),
+    LS_SETTINGS(prune_settings, prune_options),
     .run = run_prune,
 };
 

@@ -94,7 +94,6 @@ const ls_command ls_command_doctor = {
                "Examples:\n"
                "  lockstep doctor\n"
                "  lockstep doctor --json",
-    .options = LS_TABLE(doctor_options),
-    .settings_bytes = sizeof(doctor_settings),
+    LS_SETTINGS(doctor_settings, doctor_options),
     .run = run_doctor,
 };

@@ -40,7 +40,6 @@ const ls_command ls_command_version = {
                "\n"
                "Example:\n"
                "  lockstep version --json",
-    .options = LS_TABLE(version_options),
-    .settings_bytes = sizeof(version_settings),
+    LS_SETTINGS(version_settings, version_options),
     .run = run_version,
 };

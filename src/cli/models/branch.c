@@ -148,7 +148,6 @@ const ls_command ls_command_branch = {
                "  lockstep branch base --data a.txt --data b.txt --set train.optimizer.lr=1e-4",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(branch_options),
-    .settings_bytes = sizeof(branch_settings),
+    LS_SETTINGS(branch_settings, branch_options),
     .run = run_branch,
 };

@@ -297,7 +297,6 @@ const ls_command ls_command_chat = {
                "  echo 'What is 3 times 4?' | lockstep chat runs/mine --temperature 0",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(chat_options),
-    .settings_bytes = sizeof(chat_settings),
+    LS_SETTINGS(chat_settings, chat_options),
     .run = run_chat,
 };

@@ -209,7 +209,6 @@ const ls_command ls_command_eval = {
                "  lockstep eval base runs/mine --side-by-side --prompt \"Why is the sky blue?\"",
     .words_min = 1,
     .words_max = 64,
-    .options = LS_TABLE(eval_options),
-    .settings_bytes = sizeof(eval_settings),
+    LS_SETTINGS(eval_settings, eval_options),
     .run = run_eval,
 };

@@ -138,11 +138,8 @@ static void print_classes(ls_arena *arena, const ls_verdicts *v)
                                  ? ls_arena_printf(arena, "%.3f", (double)c->right / (double)c->expected)
                                  : "");
     }
-    ls_text text = {0};
-    ls_text_append(&text, "\n");
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
-    ls_text_release(&text);
+    putchar('\n');
+    ls_table_print(&table);
 }
 
 /* Rows: what was expected; columns: what was answered. */
@@ -164,11 +161,8 @@ static void print_confusion(ls_arena *arena, const ls_verdicts *v)
             ls_table_printf(&table, "%" PRIu64, v->confusion[i * v->class_count + j]);
         }
     }
-    ls_text text = {0};
-    ls_text_append(&text, "\n");
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
-    ls_text_release(&text);
+    putchar('\n');
+    ls_table_print(&table);
 }
 
 static void print_records(ls_arena *arena, const char *model, const ls_quiz *questions, const ls_verdicts *v)

@@ -246,11 +246,8 @@ static void print_table(ls_arena *arena, const json_t *models)
             ls_table_printf(&table, "%.4f", sum / (double)texts);
         }
     }
-    ls_text text = {0};
-    ls_table_append(&table, ls_terminal_width(), &text);
-    fputs(ls_text_string(&text), stdout);
+    ls_table_print(&table);
     printf("nats per %s\n", key[4] ? "byte" : "token");
-    ls_text_release(&text);
 }
 
 void ls_eval_show_losses(ls_arena *arena, const json_t *losses, bool as_json)

@@ -292,7 +292,6 @@ const ls_command ls_command_export = {
                "  lockstep export runs/mine --gguf mine.gguf --quant q4_k_m",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(export_options),
-    .settings_bytes = sizeof(export_settings),
+    LS_SETTINGS(export_settings, export_options),
     .run = run_export,
 };

@@ -66,7 +66,6 @@ const ls_command ls_command_import = {
                "  lockstep import ~/models/SmolLM-135M -o models/smol",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(output_options),
-    .settings_bytes = sizeof(output_settings),
+    LS_SETTINGS(output_settings, output_options),
     .run = run_import,
 };

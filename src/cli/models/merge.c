@@ -191,7 +191,6 @@ const ls_command ls_command_merge = {
                "  lockstep merge branches/de branches/fr branches/code -o mix --method experts",
     .words_min = 1,
     .words_max = 64,
-    .options = LS_TABLE(merge_options),
-    .settings_bytes = sizeof(merge_settings),
+    LS_SETTINGS(merge_settings, merge_options),
     .run = run_merge,
 };

@@ -113,7 +113,6 @@ const ls_command ls_command_pull = {
                "  lockstep pull ORG/NAME -o base --revision v1.0",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(pull_options),
-    .settings_bytes = sizeof(pull_settings),
+    LS_SETTINGS(pull_settings, pull_options),
     .run = run_pull,
 };

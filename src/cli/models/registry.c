@@ -134,8 +134,7 @@ const ls_command ls_command_registry_add = {
                "assistant@3",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(add_options),
-    .settings_bytes = sizeof(add_settings),
+    LS_SETTINGS(add_settings, add_options),
     .run = run_add,
 };
 
@@ -197,7 +196,6 @@ static ls_status run_ls(const ls_invocation *invocation)
     const list_settings *settings = invocation->settings;
     ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = invocation->arena};
     ls_registry *registry = NULL;
-    ls_text text = {0};
     LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
     json_t *rows = json_array();
     const ls_status status = list_all(invocation, registry, rows, &table);
@@ -208,10 +206,8 @@ static ls_status run_ls(const ls_invocation *invocation)
     } else if (status == LS_OK && table.count == 0) {
         printf("%s is empty; 'lockstep registry add' adds to it\n", ls_registry_address(registry));
     } else if (status == LS_OK) {
-        ls_table_append(&table, ls_terminal_width(), &text);
-        fputs(ls_text_string(&text), stdout);
+        ls_table_print(&table);
     }
-    ls_text_release(&text);
     json_decref(rows);
     ls_registry_close(registry);
     return status;
@@ -379,8 +375,7 @@ const ls_command ls_command_registry_get = {
                    "  lockstep registry get assistant@approved -o assistant",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(get_options),
-    .settings_bytes = sizeof(get_settings),
+    LS_SETTINGS(get_settings, get_options),
     .run = run_get,
 };
 
@@ -431,8 +426,7 @@ const ls_command ls_command_registry_promote = {
                    "  lockstep registry promote assistant@2 retired",
     .words_min = 2,
     .words_max = 2,
-    .options = LS_TABLE(promote_options),
-    .settings_bytes = sizeof(promote_settings),
+    LS_SETTINGS(promote_settings, promote_options),
     .run = run_promote,
 };
 
@@ -480,7 +474,6 @@ const ls_command ls_command_registry_export = {
                    "  lockstep registry export assistant@approved --mlflow mlruns",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(export_options),
-    .settings_bytes = sizeof(export_settings),
+    LS_SETTINGS(export_settings, export_options),
     .run = run_export,
 };

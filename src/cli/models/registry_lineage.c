@@ -127,8 +127,7 @@ const ls_command ls_command_registry_lineage = {
                "  lockstep registry lineage assistant@approved --svg lineage.svg",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(lineage_options),
-    .settings_bytes = sizeof(lineage_settings),
+    LS_SETTINGS(lineage_settings, lineage_options),
     .run = run_lineage,
 };
 
@@ -221,8 +220,7 @@ const ls_command ls_command_registry_verify = {
                "  lockstep registry verify",
     .words_min = 0,
     .words_max = 1,
-    .options = LS_TABLE(verify_options),
-    .settings_bytes = sizeof(verify_settings),
+    LS_SETTINGS(verify_settings, verify_options),
     .run = run_verify,
 };
 
@@ -267,7 +265,6 @@ const ls_command ls_command_registry_gc = {
                "  lockstep registry gc --dry-run",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(gc_options),
-    .settings_bytes = sizeof(gc_settings),
+    LS_SETTINGS(gc_settings, gc_options),
     .run = run_gc,
 };

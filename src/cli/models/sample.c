@@ -129,7 +129,6 @@ const ls_command ls_command_sample = {
                "  lockstep sample runs/mine --temperature 0 --max-tokens 50",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(sample_options),
-    .settings_bytes = sizeof(sample_settings),
+    LS_SETTINGS(sample_settings, sample_options),
     .run = run_sample,
 };

@@ -180,7 +180,6 @@ const ls_command ls_command_serve = {
                "  lockstep serve runs/mine --listen 127.0.0.1:0 --slots 4 --context 2048",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(serve_options),
-    .settings_bytes = sizeof(serve_settings),
+    LS_SETTINGS(serve_settings, serve_options),
     .run = run_serve,
 };

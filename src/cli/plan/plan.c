@@ -181,9 +181,7 @@ static const char *write_command(const ls_plan_settings *settings, const ls_plan
             append_given(&plan_options[i], settings, defaults, &text);
         }
     }
-    const char *command = ls_arena_strdup(answer->arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return command;
+    return ls_text_keep(&text, answer->arena);
 }
 
 /* ---- the answer ---- */

@@ -79,9 +79,7 @@ static const char *write_question(const ls_plan_answer *answer)
                        ls_plain_of(given->api_price).text);
     }
     ls_text_append(&text, "?");
-    const char *question = ls_arena_strdup(answer->arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return question;
+    return ls_text_keep(&text, answer->arena);
 }
 
 ls_status ls_plan_write_memo(const ls_plan_answer *answer, const char *path)

@@ -53,8 +53,7 @@ const ls_command ls_command_nodes = {
                "\n"
                "Example:\n"
                "  lockstep nodes",
-    .options = LS_TABLE(json_options),
-    .settings_bytes = sizeof(json_settings),
+    LS_SETTINGS(json_settings, json_options),
     .run = run_nodes,
 };
 
@@ -288,8 +287,7 @@ const ls_command ls_command_accounts = {
                "  lockstep accounts research --budget 500\n"
                "  lockstep accounts research --delete",
     .words_max = 1,
-    .options = LS_TABLE(account_options),
-    .settings_bytes = sizeof(account_settings),
+    LS_SETTINGS(account_settings, account_options),
     .run = run_accounts,
 };
 
@@ -488,7 +486,6 @@ const ls_command ls_command_usage = {
                "  lockstep usage\n"
                "  lockstep usage --since 7d --user ann\n"
                "  lockstep usage --since 30d --csv",
-    .options = LS_TABLE(usage_options),
-    .settings_bytes = sizeof(usage_settings),
+    LS_SETTINGS(usage_settings, usage_options),
     .run = run_usage,
 };

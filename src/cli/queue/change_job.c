@@ -274,8 +274,7 @@ const ls_command ls_command_priority = {
                "  lockstep priority 12 high",
     .words_min = 2,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = LS_TABLE(priority_options),
-    .settings_bytes = sizeof(priority_settings),
+    LS_SETTINGS(priority_settings, priority_options),
     .run = run_priority,
 };
 
@@ -369,7 +368,6 @@ const ls_command ls_command_change = {
                "  lockstep change 12 --after none",
     .words_min = 1,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = LS_TABLE(terms_options),
-    .settings_bytes = sizeof(terms_settings),
+    LS_SETTINGS(terms_settings, terms_options),
     .run = run_change,
 };

@@ -215,8 +215,7 @@ const ls_command ls_command_logs = {
                "  lockstep logs 12 --rank 3",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(logs_options),
-    .settings_bytes = sizeof(logs_settings),
+    LS_SETTINGS(logs_settings, logs_options),
     .run = run_logs,
 };
 
@@ -352,7 +351,6 @@ const ls_command ls_command_wait = {
                "  lockstep wait 12 && echo done",
     .words_min = 1,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = LS_TABLE(wait_options),
-    .settings_bytes = sizeof(wait_settings),
+    LS_SETTINGS(wait_settings, wait_options),
     .run = run_wait,
 };

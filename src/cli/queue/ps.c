@@ -334,7 +334,6 @@ const ls_command ls_command_ps = {
                "  lockstep ps --group sweep-12\n"
                "      the jobs of a sweep with their values and losses",
     .words_max = 1,
-    .options = LS_TABLE(ps_options),
-    .settings_bytes = sizeof(ps_settings),
+    LS_SETTINGS(ps_settings, ps_options),
     .run = run_ps,
 };

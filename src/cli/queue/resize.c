@@ -316,7 +316,6 @@ const ls_command ls_command_resize = {
                "      job 12 keeps one rank",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(resize_options),
-    .settings_bytes = sizeof(resize_settings),
+    LS_SETTINGS(resize_settings, resize_options),
     .run = run_resize,
 };

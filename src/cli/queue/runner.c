@@ -82,7 +82,6 @@ const ls_command ls_command_runner = {
     .words_min = 2,
     .words_max = 2,
     .hidden = true,
-    .options = LS_TABLE(runner_options),
-    .settings_bytes = sizeof(runner_settings),
+    LS_SETTINGS(runner_settings, runner_options),
     .run = run_runner,
 };

@@ -94,9 +94,7 @@ static const char *settings_for(ls_arena *arena, const ls_slurm_config *config, 
                            files[i].text);
         }
     }
-    const char *copy = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return copy;
+    return ls_text_keep(&text, arena);
 }
 
 static ls_status apply_to(ls_arena *arena, const ls_slurm_config *config, const ls_slurm_host *host,

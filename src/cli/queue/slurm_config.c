@@ -274,7 +274,6 @@ const ls_command ls_command_slurm_config = {
                "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm --apply",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(slurm_config_options),
-    .settings_bytes = sizeof(slurm_config_settings),
+    LS_SETTINGS(slurm_config_settings, slurm_config_options),
     .run = run_slurm_config,
 };

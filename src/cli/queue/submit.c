@@ -277,8 +277,7 @@ const ls_command ls_command_submit = {
         "      a shell with a device, in this terminal",
     .words_min = 0,
     .words_max = LS_QUEUE_JOBS_MAX,
-    .options = LS_TABLE(submit_options),
-    .settings_bytes = sizeof(submit_settings),
+    LS_SETTINGS(submit_settings, submit_options),
     .run = run_submit,
 };
 
@@ -428,7 +427,6 @@ const ls_command ls_command_sweep = {
                "      16 jobs, of which 4 train beyond step 100",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(sweep_options),
-    .settings_bytes = sizeof(submit_settings),
+    LS_SETTINGS(submit_settings, sweep_options),
     .run = run_sweep,
 };

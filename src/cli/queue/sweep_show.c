@@ -233,7 +233,6 @@ const ls_command ls_command_sweep_show = {
                "  lockstep sweep show sweep-12",
     .words_min = 0,
     .words_max = 1,
-    .options = LS_TABLE(show_options),
-    .settings_bytes = sizeof(show_settings),
+    LS_SETTINGS(show_settings, show_options),
     .run = run_show,
 };

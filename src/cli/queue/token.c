@@ -105,7 +105,6 @@ const ls_command ls_command_token = {
                "  lockstep token\n"
                "  lockstep token --rotate\n"
                "  lockstep token --read-only > /etc/prometheus/lockstep.token",
-    .options = LS_TABLE(token_options),
-    .settings_bytes = sizeof(token_settings),
+    LS_SETTINGS(token_settings, token_options),
     .run = run_token,
 };

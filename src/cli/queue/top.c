@@ -376,7 +376,6 @@ const ls_command ls_command_top = {
                "\n"
                "Example:\n"
                "  lockstep top --every 5s",
-    .options = LS_TABLE(top_options),
-    .settings_bytes = sizeof(top_settings),
+    LS_SETTINGS(top_settings, top_options),
     .run = run_top,
 };

@@ -310,8 +310,7 @@ const ls_command ls_command_up = {
                "      jobs go to the Slurm of this machine",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(up_options),
-    .settings_bytes = sizeof(up_settings),
+    LS_SETTINGS(up_settings, up_options),
     .run = run_up,
 };
 
@@ -374,8 +373,7 @@ const ls_command ls_command_reload = {
                "\n"
                "Example:\n"
                "  lockstep reload",
-    .options = LS_TABLE(reload_options),
-    .settings_bytes = sizeof(reload_settings),
+    LS_SETTINGS(reload_settings, reload_options),
     .run = run_reload,
 };
 
@@ -556,7 +554,6 @@ const ls_command ls_command_down = {
                "  lockstep down",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(down_options),
-    .settings_bytes = sizeof(down_settings),
+    LS_SETTINGS(down_settings, down_options),
     .run = run_down,
 };

@@ -320,7 +320,6 @@ const ls_command ls_command_maintenance = {
                "  lockstep maintenance --begin '2026-11-30 08:00' --for 4h --reason 'new disks'\n"
                "  lockstep maintenance --in 2h --for 30m\n"
                "  lockstep maintenance --cancel 1",
-    .options = LS_TABLE(maintenance_options),
-    .settings_bytes = sizeof(upkeep_settings),
+    LS_SETTINGS(upkeep_settings, maintenance_options),
     .run = run_maintenance,
 };

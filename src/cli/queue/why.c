@@ -158,7 +158,6 @@ const ls_command ls_command_why = {
                "  lockstep why 12",
     .words_min = 1,
     .words_max = 1,
-    .options = LS_TABLE(why_options),
-    .settings_bytes = sizeof(why_settings),
+    LS_SETTINGS(why_settings, why_options),
     .run = run_why,
 };

@@ -60,7 +60,6 @@ const ls_command ls_command_agent = {
                "      takes at most two ranks",
     .words_min = 0,
     .words_max = 0,
-    .options = LS_TABLE(agent_options),
-    .settings_bytes = sizeof(agent_settings),
+    LS_SETTINGS(agent_settings, agent_options),
     .run = run_agent,
 };

@@ -128,7 +128,6 @@ const ls_command ls_command_new = {
                "  lockstep new scratch stories --data stories.txt",
     .words_min = 2,
     .words_max = 2,
-    .options = LS_TABLE(new_options),
-    .settings_bytes = sizeof(new_settings),
+    LS_SETTINGS(new_settings, new_options),
     .run = run_new,
 };

@@ -54,7 +54,6 @@ const ls_command ls_command_rank = {
     .details = "Started once per rank by 'lockstep train CONFIG --ranks N'. Not meant to be\n"
                "started by hand.",
     .hidden = true,
-    .options = LS_TABLE(rank_options),
-    .settings_bytes = sizeof(rank_settings),
+    LS_SETTINGS(rank_settings, rank_options),
     .run = run_rank,
 };

@@ -194,7 +194,6 @@ const ls_command ls_command_train = {
                "      ranks started by srun, torchrun or mpirun",
     .words_min = 0,
     .words_max = 1,
-    .options = LS_TABLE(train_options),
-    .settings_bytes = sizeof(train_settings),
+    LS_SETTINGS(train_settings, train_options),
     .run = run_train,
 };

@@ -17,8 +17,7 @@ void ls_gguf_note(ls_gguf_notes *notes, const char *format, ...)
     va_start(args, format);
     ls_text_vprintf(&text, format, args);
     va_end(args);
-    notes->texts[notes->count++] = ls_arena_strdup(notes->arena, ls_text_string(&text));
-    ls_text_release(&text);
+    notes->texts[notes->count++] = ls_text_keep(&text, notes->arena);
 }
 
 const char *ls_gguf_architecture(ls_family family)

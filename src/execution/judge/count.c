@@ -23,9 +23,7 @@ static const char *normal_form(ls_arena *arena, const char *text, size_t bytes)
 {
     ls_text normal = {0};
     ls_answer_normalise(text, bytes, &normal);
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&normal));
-    ls_text_release(&normal);
-    return kept;
+    return ls_text_keep(&normal, arena);
 }
 
 static bool is_blank(char c)

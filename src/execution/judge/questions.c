@@ -122,9 +122,7 @@ static const char *join(ls_arena *arena, const json_t *messages)
     {
         ls_text_printf(&text, "%s\n", json_string_value(json_object_get(message, "content")));
     }
-    const char *joined = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return joined;
+    return ls_text_keep(&text, arena);
 }
 
 /* The text of a prompt, a user's message or a list of messages, by the template. */

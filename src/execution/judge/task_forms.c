@@ -112,9 +112,7 @@ static const char *hellaswag_clean(ls_arena *arena, const char *raw)
         text.bytes = (size_t)(to - text.data);
     }
     replace_all(&text, "  ", " ");
-    const char *clean = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return clean;
+    return ls_text_keep(&text, arena);
 }
 
 static const char *capitalised(ls_arena *arena, const char *raw)

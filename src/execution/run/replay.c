@@ -513,9 +513,7 @@ const char *ls_shell_quote(ls_arena *arena, const char *word)
         *word == '\'' ? ls_text_append(&text, "'\\''") : ls_text_append_bytes(&text, word, 1);
     }
     ls_text_append(&text, "'");
-    const char *quoted = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return quoted;
+    return ls_text_keep(&text, arena);
 }
 
 const char *ls_replay_command(ls_arena *arena, const char *run_dir, uint64_t step, uint32_t leaf)

@@ -85,9 +85,7 @@ static const char *quoted(ls_arena *arena, const char *value)
 {
     ls_text text = {0};
     ls_text_append_quoted(&text, value);
-    const char *copy = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_release(&text);
-    return copy;
+    return ls_text_keep(&text, arena);
 }
 
 /* A value of --set as YAML: texts are quoted. */
