@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/cuda/activation.h"
+#include "compute/cuda/ops_cuda.h"
 
 #include "base/assert.h"
 #include "compute/cuda/device/activation.h"

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/cuda/backend_cuda.h"
-
-#include "compute/cuda/activation.h"
-#include "compute/cuda/adamw.h"
-#include "compute/cuda/attention.h"
-#include "compute/cuda/cross_entropy.h"
-#include "compute/cuda/elementwise.h"
-#include "compute/cuda/embedding.h"
-#include "compute/cuda/hash.h"
-#include "compute/cuda/linear.h"
-#include "compute/cuda/norm.h"
-#include "compute/cuda/rotary.h"
-#include "compute/cuda/tree_sum.h"
+#include "compute/cuda/ops_cuda.h"
 
 const ls_backend ls_cuda_backend = {
     .device = LS_DEVICE_CUDA,
 
-    .destroy = ls_cuda_queue_destroy,
+    .destroy = ls_cuda_destroy,
     .wait = ls_cuda_wait,
     .threads = ls_cuda_threads,
     .alloc = ls_cuda_alloc,

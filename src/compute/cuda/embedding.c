@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/cuda/embedding.h"
+#include "compute/cuda/ops_cuda.h"
 
 #include "compute/cuda/blocks.h"
 #include "compute/cuda/device/embedding.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compute/cuda/linear.h"
+#include "compute/cuda/ops_cuda.h"
 
 #include "compute/cuda/column_sums.h"
 #include "compute/cuda/matmul.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rates that MFU is stated against, as vendors state them: dense products, without sparsity. */
-#include "compute/cuda/backend_cuda.h"
+#include "compute/cuda/ops_cuda.h"
 #include "compute/cuda/queue_cuda.h"
 
 #include <string.h>

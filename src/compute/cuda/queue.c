@@ -2,8 +2,8 @@
 #include "compute/queue.h"
 
 #include "base/assert.h"
-#include "compute/cuda/backend_cuda.h"
 #include "compute/cuda/matmul.h"
+#include "compute/cuda/ops_cuda.h"
 #include "compute/cuda/queue_cuda.h"
 
 #include <pthread.h>
@@ -114,7 +114,7 @@ ls_status ls_queue_create_cuda(const ls_cuda_options *options, ls_queue **queue_
     queue->tf32 = options->tf32;
     const ls_status status = open_queue(queue, options->device);
     if (status != LS_OK) {
-        ls_cuda_queue_destroy(&queue->base);
+        ls_cuda_destroy(&queue->base);
         return status;
     }
     *queue_out = &queue->base;
@@ -122,7 +122,7 @@ ls_status ls_queue_create_cuda(const ls_cuda_options *options, ls_queue **queue_
 }
 
 /* Also for a queue that was opened in part. Errors of a device that is lost are of no interest. */
-void ls_cuda_queue_destroy(ls_queue *base)
+void ls_cuda_destroy(ls_queue *base)
 {
     ls_queue_cuda *queue = ls_cuda_of(base);
     if (queue->stream && ls_cuda_enter(queue) == LS_OK) {
