@@ -83,8 +83,10 @@ ls_status ls_run_file_check_compression(const ls_run_file *run)
     const ls_run_parallel *parallel = &run->parallel;
     if (run->train.local.steps > 0) {
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "train.compression.kind and train.local.steps are both set; in this version a run has "
-                       "one of the two: workers with local steps exchange little already");
+                       "train.compression.kind and train.local.steps are both set, but compression is of "
+                       "gradients, which workers with local steps do not exchange: remove "
+                       "train.compression, and set train.local.bits to 8 or 4 to send outer gradients in "
+                       "fewer bits");
     }
     const char *key = parallel->tensor != 1     ? "parallel.tensor"
                       : parallel->context != 1  ? "parallel.context"

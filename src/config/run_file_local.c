@@ -71,6 +71,10 @@ ls_status ls_run_file_check_local(const ls_run_file *run)
                        "change. Usual values are 0.5 to 1",
                        local->outer_lr);
     }
+    if (local->bits != 32 && local->bits != 8 && local->bits != 4) {
+        return ls_fail(LS_ERR_INVALID, "train.local.bits is %llu, allowed is 32, 8 or 4",
+                       (unsigned long long)local->bits);
+    }
     const char *obstacle = local_obstacle(run);
     return obstacle ? ls_fail(LS_ERR_UNSUPPORTED,
                               "train.local.steps is %llu, but a run with local steps cannot have %s in this "

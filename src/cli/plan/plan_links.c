@@ -15,8 +15,11 @@ static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, cons
                                                             [LS_COMPRESSION_INT4] = "int4"};
     const char *kind = kinds[scheme->form.kind];
     if (scheme->steps > 1) {
-        return ls_arena_printf(arena, "train.local: {steps: %" PRIu64 ", workers: %" PRIu64 "}",
-                               scheme->steps, setting->hosts);
+        const char *bits = scheme->form.kind == LS_COMPRESSION_INT8   ? ", bits: 8"
+                           : scheme->form.kind == LS_COMPRESSION_INT4 ? ", bits: 4"
+                                                                      : "";
+        return ls_arena_printf(arena, "train.local: {steps: %" PRIu64 ", workers: %" PRIu64 "%s}",
+                               scheme->steps, setting->hosts, bits);
     }
     if (scheme->form.kind == LS_COMPRESSION_TOPK) {
         return ls_arena_printf(arena, "train.compression: {kind: topk, ratio: %.2g, groups: %" PRIu64 "}",
@@ -49,7 +52,7 @@ static void append_table(const ls_plan_answer *answer, ls_text *text)
     ls_table table = {.titles = titles, .right = right, .columns = 7, .arena = answer->arena};
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         const ls_link_estimate *row = &links->rows[i];
-        ls_table_printf(&table, "%s%s", row->scheme.name, row->scheme.only_planned ? " *" : "");
+        ls_table_add(&table, row->scheme.name);
         ls_table_add(&table, bytes_text(answer->arena, row->bytes));
         ls_table_printf(&table, "%.*f x", row->times < 9.95 ? 1 : 0, row->times);
         ls_table_add(&table, ls_time_of(row->step_s).text);
@@ -75,9 +78,9 @@ void ls_plan_append_links(const ls_plan_answer *answer, ls_text *text)
     append_table(answer, text);
     ls_text_printf(text, "\npays: %s, %.0f %% of the time computing\n  %s\n", chosen->scheme.name,
                    100.0 * chosen->computing, keys_of(answer->arena, s, &chosen->scheme));
-    ls_text_append(text, "Training does not do yet what has a star. All but dense compute other bits, with "
-                         "their own loss curve: the setting belongs to the "
-                         "identity of a run.\n");
+    ls_text_append(text,
+                   "All but dense compute other bits, with their own loss curve: the setting belongs to "
+                   "the identity of a run.\n");
 }
 
 const char *ls_plan_link_line(const ls_plan_answer *answer)
@@ -98,12 +101,11 @@ json_t *ls_plan_links_to_json(const ls_plan_links *links)
     json_t *schemes = json_array();
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         const ls_link_estimate *row = &links->rows[i];
-        json_array_append_new(schemes, json_pack("{s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme",
-                                                 row->scheme.name, "runs", !row->scheme.only_planned, "steps",
-                                                 (json_int_t)row->scheme.steps, "sent_bytes", row->bytes,
-                                                 "fewer", row->times, "step_time_s", row->step_s, "computing",
-                                                 row->computing, "memory_bytes", row->memory_bytes,
-                                                 "checkpoint_bytes", row->checkpoint_bytes));
+        json_array_append_new(
+            schemes, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme", row->scheme.name,
+                               "steps", (json_int_t)row->scheme.steps, "sent_bytes", row->bytes, "fewer",
+                               row->times, "step_time_s", row->step_s, "computing", row->computing,
+                               "memory_bytes", row->memory_bytes, "checkpoint_bytes", row->checkpoint_bytes));
     }
     return json_pack("{s:I, s:f, s:f, s:I, s:f, s:s, s:o}", "hosts", (json_int_t)links->setting.hosts,
                      "link_bytes_ps", links->setting.link_bytes_ps, "compute_s", links->setting.compute_s,

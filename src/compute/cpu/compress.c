@@ -58,6 +58,9 @@ static void term_block(const compress_job *job, uint32_t index, int64_t at, int6
         return;
     }
     ls_cpu_tree_sum_block(job->elementwise, term->sum, term->inputs, at, count, x);
+    for (int64_t i = 0; i < count && term->minuend; i++) {
+        x[i] = term->minuend[at + i] - x[i];
+    }
     pack_block(job, compression, term, at, count, x);
 }
 

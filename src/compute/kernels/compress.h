@@ -35,6 +35,8 @@ typedef struct ls_compressed_term {
     /* The buffers that are added up; one buffer: a program of one entry. Unused by the whole. */
     const ls_tree_sum *sum;
     const float *const *inputs;
+    /* Not NULL: the sum is subtracted from these numbers. */
+    const float *minuend;
     /* Not NULL: the term was packed elsewhere and is only unpacked; nothing else is used. */
     const unsigned char *packed;
     /* NULL: zeros, and not kept. They may be the same buffer. */

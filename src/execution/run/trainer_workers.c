@@ -343,6 +343,7 @@ static void add_turn(ls_step_result *sum, const ls_step_result *turn)
     sum->reduce_s += turn->reduce_s;
     sum->optimizer_s += turn->optimizer_s;
     sum->wait_s += turn->wait_s;
+    sum->traffic.link_bytes += turn->traffic.link_bytes;
     for (int axis = 0; axis < LS_AXIS_COUNT; axis++) {
         sum->traffic.bytes[axis] += turn->traffic.bytes[axis];
     }
@@ -367,9 +368,10 @@ static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *r
         norms[which.worker] = which.is_outer ? norms[which.worker] : result_out->grad_norm;
         if (which.is_outer) {
             const uint64_t round = (which.step + 1) / local->steps;
-            ls_emit_event("outer_step", json_pack("{s:I, s:I, s:f, s:f}", "step", (json_int_t)which.step + 1,
-                                                  "round", (json_int_t)round, "grad_norm",
-                                                  result_out->grad_norm, "seconds", turn_s));
+            ls_emit_event("outer_step",
+                          json_pack("{s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)which.step + 1, "round",
+                                    (json_int_t)round, "grad_norm", result_out->grad_norm, "seconds", turn_s,
+                                    "sent_bytes", (json_int_t)result_out->traffic.link_bytes));
             result_out->tokens = 0;
         }
         add_turn(&sum, result_out);

@@ -2,8 +2,11 @@
 #include "execution/train/local.h"
 
 #include "base/assert.h"
+#include "comm/transport/tree.h"
+#include "compute/kernels/compress.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static uint64_t turns_of_round(const ls_local *local)
 {
@@ -63,49 +66,90 @@ double ls_local_mean(const double *values, uint32_t workers)
 
 /* ---- the outer step ---- */
 
-enum { PIECE = 256, DEPTH_MAX = 32 }; /* elements; levels of the tree */
+struct ls_outer_sum {
+    const ls_state *state;
+    ls_compression form;
+    uint16_t program[LS_TREE_PROGRAM_MAX];
+    ls_tree_sum order; /* of the workers */
+    const float *inputs[LS_LEAVES_MAX];
+    ls_compressed_term terms[LS_LEAVES_MAX];
+};
 
-typedef struct differences {
-    const float *shared, *workers;
-    int64_t stride;
-    uint32_t not_finite; /* the first worker with such a value; the number of workers: none */
-} differences;
-
-/* The node over workers [first, first + count), for n elements from `at`: its right part is added
- * to its left part in out. spare: PIECE elements for each level below. */
-static void node(differences *d, uint32_t first, uint32_t count, int64_t at, int64_t n, float *out,
-                 float (*spare)[PIECE])
+ls_status ls_outer_sum_create(const ls_state *state, const ls_local *local, ls_outer_sum **sum_out)
 {
-    if (count == 1) {
-        const float *own = d->workers + first * d->stride + at;
-        float check = 0.0f;
-        for (int64_t i = 0; i < n; i++) {
-            out[i] = d->shared ? d->shared[at + i] - own[i] : own[i];
-            check += out[i] * 0.0f;
-        }
-        if (check != 0.0f || isnan(check)) {
-            d->not_finite = first < d->not_finite ? first : d->not_finite;
-        }
-        return;
+    const uint32_t workers = state->worker_count;
+    LS_ASSERT(workers >= 1 && workers <= LS_LEAVES_MAX);
+    ls_outer_sum *sum = calloc(1, sizeof *sum);
+    if (!sum) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to add up the outer gradients of %u workers",
+                       workers);
     }
-    const uint32_t left = split_of(count);
-    node(d, first, left, at, n, out, spare + 1);
-    node(d, first + left, count - left, at, n, *spare, spare + 1);
-    for (int64_t i = 0; i < n; i++) {
-        out[i] += (*spare)[i];
+    ls_leaf_range each[LS_LEAVES_MAX];
+    for (uint32_t i = 0; i < workers; i++) {
+        each[i] = (ls_leaf_range){i, 1};
     }
+    sum->state = state;
+    sum->form = local->form;
+    sum->order.program = sum->program;
+    sum->order.input_count = workers;
+    sum->order.length = ls_tree_program(workers, each, workers, sum->program, &sum->order.depth);
+    *sum_out = sum;
+    return LS_OK;
 }
 
-uint32_t ls_local_differences(const float *shared, const float *workers, int64_t stride,
-                              uint32_t worker_count, int64_t count, float *sum_out)
+void ls_outer_sum_destroy(ls_outer_sum *sum)
 {
-    float spare[DEPTH_MAX][PIECE];
-    differences d = {.shared = shared, .workers = workers, .stride = stride, .not_finite = worker_count};
-    LS_ASSERT(worker_count >= 1);
-    for (int64_t at = 0; at < count; at += PIECE) {
-        node(&d, 0, worker_count, at, count - at < PIECE ? count - at : PIECE, sum_out + at, spare);
+    free(sum);
+}
+
+static const uint16_t FIRST[] = {0};
+static const ls_tree_sum ONE = {.program = FIRST, .length = 1, .depth = 1, .input_count = 1};
+
+static ls_compressed_term term_of(ls_outer_sum *sum, uint32_t worker, int64_t at)
+{
+    sum->inputs[worker] = ls_state_worker(sum->state, worker, 0) + at;
+    return (ls_compressed_term){
+        .sum = &ONE, .inputs = &sum->inputs[worker], .minuend = sum->state->parameters + at};
+}
+
+ls_status ls_outer_sum_pack(ls_outer_sum *sum, uint32_t worker, int64_t at, int64_t count,
+                            unsigned char *packed_out)
+{
+    ls_compressed_term term = term_of(sum, worker, at);
+    term.packed_out = packed_out;
+    const ls_compressed_sum one = {.compression = sum->form, .terms = &term, .order = &ONE};
+    LS_TRY(ls_compressed_sum_run(sum->state->queue, &one, count, NULL, NULL));
+    return ls_queue_wait(sum->state->queue);
+}
+
+ls_status ls_outer_sum_add(ls_outer_sum *sum, int64_t at, int64_t count, const unsigned char *packed,
+                           float *out, unsigned char *packed_out)
+{
+    const uint64_t bytes = ls_compressed_bytes(&sum->form, (uint64_t)count);
+    const ls_compressed_term whole = {.packed_out = packed_out};
+    for (uint32_t i = 0; i < sum->order.input_count; i++) {
+        sum->terms[i] = packed ? (ls_compressed_term){.packed = packed + i * bytes} : term_of(sum, i, at);
     }
-    return d.not_finite;
+    const ls_compressed_sum all = {.compression = sum->form,
+                                   .terms = sum->terms,
+                                   .order = &sum->order,
+                                   .again = sum->form,
+                                   .whole = &whole};
+    LS_TRY(ls_compressed_sum_run(sum->state->queue, &all, count, out, NULL));
+    return ls_queue_wait(sum->state->queue);
+}
+
+uint32_t ls_local_not_finite(const ls_state *state, uint32_t first, uint32_t count)
+{
+    for (uint32_t worker = first; worker < first + count; worker++) {
+        const float *values = ls_state_worker(state, worker, 0);
+        for (int64_t i = 0; i < state->layout->float_count; i++) {
+            if (!isfinite(values[i])) {
+                return worker;
+            }
+        }
+    }
+    return state->worker_count;
 }
 
 void ls_local_outer(const ls_local *local, float scale, int64_t count, const float *sum, float *shared,

@@ -26,19 +26,21 @@
  * they share each turn as they share the step of a run without workers, and recover in it by the
  * same means. Without local steps each step is one turn.
  *
- * Pure functions.
+ * Pure functions, but for ls_outer_sum, which one thread uses at a time; it allocates in create.
  */
 #ifndef LS_EXECUTION_TRAIN_LOCAL_H
 #define LS_EXECUTION_TRAIN_LOCAL_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/compression.h"
+#include "execution/executor/state.h"
 
 typedef struct ls_local {
     uint64_t steps;   /* H; 0: no local steps */
     uint32_t workers; /* W; 1 without local steps */
     float outer_lr, outer_momentum;
-    bool resets; /* a worker's moments are zero when a round begins, and its AdamW counts from 1 */
+    ls_compression form; /* of differences and their sum */
+    /* A worker's moments are zero when a round begins, and its AdamW counts from 1. */
+    bool resets;
 } ls_local;
 
 typedef struct ls_local_turn {
@@ -60,12 +62,29 @@ uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn);
 /* The mean of a number of each worker, added in the tree over the workers. */
 double ls_local_mean(const double *values, uint32_t workers);
 
-/* Writes the sum over the workers of (shared - worker's parameters), in the tree over the workers,
- * for `count` elements. workers: the first of `worker_count` arrays, each `stride` after the one
- * before. shared NULL: the sum of the arrays themselves. Returns the first worker with a term that
- * is not finite; worker_count: none. */
-uint32_t ls_local_differences(const float *shared, const float *workers, int64_t stride,
-                              uint32_t worker_count, int64_t count, float *sum_out);
+/*
+ * The sum over the workers of (shared - worker's parameters), added in the tree over the workers.
+ * With a form that packs (base/compression.h) each difference is packed and unpacked before, and
+ * the sum once more: `out` is what every host sees. Blocks of the form begin at multiples of
+ * LS_COMPRESSION_BLOCK of the flat buffers, so `at` is one.
+ */
+typedef struct ls_outer_sum ls_outer_sum;
+/* state: borrowed. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_outer_sum_create(const ls_state *state, const ls_local *local,
+                                            ls_outer_sum **sum_out);
+void ls_outer_sum_destroy(ls_outer_sum *sum); /* NULL allowed */
+
+/* Packs `count` floats from `at` on of one worker's difference, ls_compressed_bytes(count). */
+LS_MUST_CHECK ls_status ls_outer_sum_pack(ls_outer_sum *sum, uint32_t worker, int64_t at, int64_t count,
+                                          unsigned char *packed_out);
+/* Adds the workers up. packed: their packed differences, one after the other; NULL: they are here.
+ * out, packed_out: `count` floats, and the packed sum; NULL: not wanted. */
+LS_MUST_CHECK ls_status ls_outer_sum_add(ls_outer_sum *sum, int64_t at, int64_t count,
+                                         const unsigned char *packed, float *out, unsigned char *packed_out);
+
+/* The first of `count` workers with a parameter that is not finite; the number of all workers:
+ * none. */
+uint32_t ls_local_not_finite(const ls_state *state, uint32_t first, uint32_t count);
 
 /* The outer step of `count` elements; scale turns a sum of differences into their mean. */
 void ls_local_outer(const ls_local *local, float scale, int64_t count, const float *sum, float *shared,

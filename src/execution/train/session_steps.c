@@ -72,6 +72,9 @@ ls_local ls_session_local(const ls_session *session)
                       .workers = local->steps > 0 ? (uint32_t)local->workers : 1,
                       .outer_lr = (float)local->outer_lr,
                       .outer_momentum = (float)local->outer_momentum,
+                      .form = {.kind = local->bits == 8   ? LS_COMPRESSION_INT8
+                                       : local->bits == 4 ? LS_COMPRESSION_INT4
+                                                          : LS_COMPRESSION_NONE},
                       .resets = local->moments == LS_LOCAL_RESET};
 }
 

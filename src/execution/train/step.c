@@ -97,6 +97,7 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
     const uint64_t counts[] = {step,
                                s->local.steps,
                                s->local.workers,
+                               s->local.form.kind,
                                s->leaves,
                                s->global_batch,
                                s->micro_batch,
@@ -176,10 +177,7 @@ static ls_status check_sums(ls_stepper *stepper, uint64_t step, uint64_t tokens,
                        (unsigned long long)stepper->turn.step + 1, stepper->settings.global_batch);
     }
     if (stepper->turn.is_outer && !isfinite(norm)) {
-        return ls_fail(LS_ERR_FAILED,
-                       "step %llu: the sum of the workers' outer gradients is not finite; try a lower "
-                       "train.optimizer.lr or a shorter round (train.local.steps)",
-                       (unsigned long long)stepper->turn.step + 1);
+        return ls_stepper_explain_outer(stepper);
     }
     return isfinite(loss) && isfinite(norm) ? LS_OK : ls_stepper_explain_nonfinite(stepper, step, loss, norm);
 }
@@ -381,6 +379,9 @@ static ls_status prepare(ls_stepper *stepper)
         LS_TRY(make_alone(stepper));
     }
     LS_TRY(make_sdc_monitor(stepper));
+    if (stepper->state->workers) {
+        LS_TRY(ls_outer_sum_create(stepper->state, &stepper->settings.local, &stepper->outer));
+    }
     return make_updates(stepper);
 }
 
@@ -415,6 +416,7 @@ void ls_stepper_destroy(ls_stepper *stepper)
         return;
     }
     ls_sdc_monitor_destroy(stepper->sdc_monitor);
+    ls_outer_sum_destroy(stepper->outer);
     ls_data_parallel_destroy(stepper->alone);
     ls_shared_free(stepper->state->queue, stepper->exchange,
                    ls_data_parallel_exchange_bytes(stepper->state->layout, 0));

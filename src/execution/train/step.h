@@ -44,10 +44,11 @@ typedef struct ls_step_settings {
     uint64_t compression_warmup;
     uint32_t global_batch; /* sequences */
     ls_local local;
-    /* Writes the sum of the outer step instead of ls_local_differences over workers that are all
-     * here; not_finite_out as that returns. NULL: they are. */
-    ls_status (*add_workers)(void *context, float *sum_out, uint32_t *not_finite_out);
-    void *add_context;
+    /* With workers on several hosts, the sum of the outer step, and the worker at fault if it is
+     * not finite; as ls_outer_sum_add and ls_local_not_finite. NULL: all workers are here. */
+    ls_status (*add_workers)(void *context, float *sum_out);
+    ls_status (*find_worker)(void *context, uint32_t *worker_out);
+    void *workers_context;
     /* sequences per pass; divides global_batch / leaves; equals the plan's sequences */
     uint32_t micro_batch;
     double clip_norm; /* 0: no clipping */

@@ -29,6 +29,7 @@ struct ls_stepper {
     uint32_t update_count;
     uint64_t step;              /* the current step */
     ls_local_turn turn;         /* which it is */
+    ls_outer_sum *outer;        /* with workers, else NULL */
     uint32_t index;             /* the part being computed, among those of this process */
     double stage_wait_s;        /* since it was created */
     double last_s, last_wait_s; /* when the current activity began */
@@ -62,6 +63,9 @@ LS_MUST_CHECK ls_status ls_stepper_run_leaves(ls_stepper *stepper, uint64_t step
  * stepper. */
 LS_MUST_CHECK ls_status ls_stepper_compute_alone(void *context, uint32_t index, uint64_t step, uint32_t leaf,
                                                  double *loss_sum_out, uint64_t *tokens_out);
+
+/* The same for the sum of an outer step, which names the worker. */
+LS_MUST_CHECK ls_status ls_stepper_explain_outer(ls_stepper *stepper);
 
 /* Finds out why the loss or the norm of a step is not finite. Collective: all ranks call it, and
  * all get the same text. Errors: LS_ERR_FAILED, with result.fault set; LS_FENCED. */

@@ -397,61 +397,20 @@ static uint32_t own_leaf(const ls_stepper *stepper, ls_leaf_range leaves)
 
 /* ---- the outer step ---- */
 
-/* A piece of the flat buffers whose differences one thread adds up. */
-typedef struct outer_job {
-    const ls_stepper *stepper;
-    float *sum;
-    _Atomic uint32_t not_finite; /* the first worker with such a parameter */
-} outer_job;
-
-enum { OUTER_TILE = 1 << 14 };
-
-static void add_differences(void *context, int64_t tile, uint32_t worker)
-{
-    outer_job *job = context;
-    const ls_state *state = job->stepper->state;
-    const int64_t at = tile * OUTER_TILE, left = state->layout->float_count - at;
-    (void)worker;
-    const uint32_t found = ls_local_differences(state->parameters + at, ls_state_worker(state, 0, 0) + at,
-                                                3 * state->flat_stride, state->worker_count,
-                                                left < OUTER_TILE ? left : OUTER_TILE, job->sum + at);
-    uint32_t seen = atomic_load(&job->not_finite);
-    while (found < seen && !atomic_compare_exchange_weak(&job->not_finite, &seen, found)) {
-    }
-}
-
 /* The leaves of an outer step: the first is the sum over all workers, the others are zero, so that
  * the tree of the leaves adds nothing to the tree of the workers. */
 static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_sum *node)
 {
-    const ls_state *state = stepper->state;
-    outer_job job = {.stepper = stepper,
-                     .sum = current_part(stepper)->gradients[buffer],
-                     .not_finite = state->worker_count};
+    const ls_step_settings *s = &stepper->settings;
+    const int64_t floats = stepper->state->layout->float_count;
+    float *sum = current_part(stepper)->gradients[buffer];
     if (node->leaves.first > 0) {
-        memset(job.sum, 0, (size_t)state->layout->float_count * sizeof(float));
+        memset(sum, 0, (size_t)floats * sizeof(float));
         return LS_OK;
     }
-    const ls_step_settings *s = &stepper->settings;
-    if (s->add_workers) {
-        uint32_t found = 0;
-        LS_TRY(s->add_workers(s->add_context, job.sum, &found));
-        job.not_finite = found;
-    } else {
-        ls_queue_run_tiles(state->queue, (state->layout->float_count + OUTER_TILE - 1) / OUTER_TILE,
-                           add_differences, &job);
-        LS_TRY(ls_queue_wait(state->queue));
-    }
-    if (job.not_finite < state->worker_count) {
-        const uint64_t step = stepper->turn.step + 1;
-        return ls_fail(LS_ERR_FAILED,
-                       "step %llu: the outer gradient of round %llu is not finite, because of the parameters "
-                       "of worker %u: try a lower train.optimizer.lr or a shorter round (train.local.steps)",
-                       (unsigned long long)step, (unsigned long long)(step / stepper->settings.local.steps),
-                       job.not_finite);
-    }
-    node->tokens = state->worker_count; /* what the sum is divided by */
-    return LS_OK;
+    node->tokens = stepper->state->worker_count; /* what the sum is divided by */
+    return s->add_workers ? s->add_workers(s->workers_context, sum)
+                          : ls_outer_sum_add(stepper->outer, 0, floats, NULL, sum, NULL);
 }
 
 /* ---- the leaves of a part ---- */

@@ -111,3 +111,24 @@ ls_status ls_stepper_explain_nonfinite(ls_stepper *stepper, uint64_t step, doubl
                    "own: the sum over the batch overflowed. Try a lower learning rate",
                    (unsigned long long)stepper->turn.step + 1, loss, norm);
 }
+
+ls_status ls_stepper_explain_outer(ls_stepper *stepper)
+{
+    const ls_state *state = stepper->state;
+    const ls_step_settings *s = &stepper->settings;
+    const unsigned long long step = stepper->turn.step + 1, round = step / s->local.steps;
+    uint32_t worker = state->worker_count;
+    char cause[64] = "the sum of the workers' differences";
+    if (s->find_worker) {
+        LS_TRY(s->find_worker(s->workers_context, &worker));
+    } else {
+        worker = ls_local_not_finite(state, 0, state->worker_count);
+    }
+    if (worker < state->worker_count) {
+        snprintf(cause, sizeof cause, "the parameters of worker %u", worker);
+    }
+    return ls_fail(LS_ERR_FAILED,
+                   "step %llu: the outer gradient of round %llu is not finite, because of %s: try a lower "
+                   "train.optimizer.lr or a shorter round (train.local.steps)",
+                   step, round, cause);
+}

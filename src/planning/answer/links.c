@@ -30,6 +30,22 @@ static bool compute_alone(ls_plan_answer *answer, int64_t hosts, double *compute
     return true;
 }
 
+/* Numbers that are trained and sent: with the padding of a layout, if training has one for this
+ * model. */
+static uint64_t sent_values(const ls_plan_answer *answer)
+{
+    const ls_shape *shape = &answer->shape;
+    const ls_layout *layout = answer->trained;
+    ls_layout whole;
+    if (!layout && shape->moe.experts == shape->config.experts && shape->latent.kv_rank == 0 &&
+        ls_model_config_check(&shape->config) == LS_OK) {
+        ls_layout_build(answer->arena, &shape->config, &whole);
+        layout = &whole;
+    }
+    ls_error_clear();
+    return (uint64_t)(layout ? layout->float_count : shape->parameters);
+}
+
 static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps, ls_plan_links *links_out)
 {
     double compute_s = 0.0;
@@ -37,10 +53,7 @@ static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps
         ls_error_clear();
         return false;
     }
-    const uint64_t values =
-        answer->trained ? (uint64_t)(answer->trained->element_count - answer->trained->frozen_elements)
-                        : (uint64_t)answer->shape.parameters;
-    links_out->setting = (ls_link_setting){.values = values,
+    links_out->setting = (ls_link_setting){.values = sent_values(answer),
                                            .hosts = (uint64_t)hosts,
                                            .compute_s = compute_s,
                                            .link_bytes_ps = link_bytes_ps,

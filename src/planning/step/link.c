@@ -18,21 +18,21 @@
 enum { ONE_PERCENT = (LS_COMPRESSION_BLOCK + 99) / 100 };
 
 const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
-    {"dense", FORM(NONE), 1, false},
-    {"int8", FORM(INT8), 1, false},
-    {"topk 1 %", {.kind = LS_COMPRESSION_TOPK, .keep = ONE_PERCENT}, 1, false},
-    {"local 10", FORM(NONE), 10, false},
-    {"local 10, int8", FORM(INT8), 10, true},
-    {"local 10, int4", FORM(INT4), 10, true},
-    {"local 50", FORM(NONE), 50, false},
-    {"local 50, int8", FORM(INT8), 50, true},
-    {"local 50, int4", FORM(INT4), 50, true},
-    {"local 100", FORM(NONE), 100, false},
-    {"local 100, int8", FORM(INT8), 100, true},
-    {"local 100, int4", FORM(INT4), 100, true},
-    {"local 500", FORM(NONE), 500, false},
-    {"local 500, int8", FORM(INT8), 500, true},
-    {"local 500, int4", FORM(INT4), 500, true},
+    {"dense", FORM(NONE), 1},
+    {"int8", FORM(INT8), 1},
+    {"topk 1 %", {.kind = LS_COMPRESSION_TOPK, .keep = ONE_PERCENT}, 1},
+    {"local 10", FORM(NONE), 10},
+    {"local 10, int8", FORM(INT8), 10},
+    {"local 10, int4", FORM(INT4), 10},
+    {"local 50", FORM(NONE), 50},
+    {"local 50, int8", FORM(INT8), 50},
+    {"local 50, int4", FORM(INT4), 50},
+    {"local 100", FORM(NONE), 100},
+    {"local 100, int8", FORM(INT8), 100},
+    {"local 100, int4", FORM(INT4), 100},
+    {"local 500", FORM(NONE), 500},
+    {"local 500, int8", FORM(INT8), 500},
+    {"local 500, int4", FORM(INT4), 500},
 };
 
 /* ---- bytes ---- */
@@ -95,7 +95,7 @@ uint32_t ls_link_choose(const ls_link_setting *setting)
     for (uint32_t i = 0; i < LS_LINK_SCHEMES && most < ENOUGH_COMPUTING; i++) {
         ls_link_estimate estimate;
         ls_link_estimate_compute(setting, &ls_link_schemes[i], &estimate);
-        if (!ls_link_schemes[i].only_planned && estimate.computing > most) {
+        if (estimate.computing > most) {
             most = estimate.computing;
             best = i;
         }

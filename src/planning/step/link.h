@@ -20,13 +20,12 @@
 #include "base/compression.h"
 #include "base/status.h"
 
-#include <stdbool.h>
+#include <stdint.h>
 
 typedef struct ls_link_scheme {
     const char *name;    /* "int8", "local 100, int4" */
     ls_compression form; /* of what is sent, both ways */
     uint64_t steps;      /* H, steps from one exchange to the next: 1 without local steps */
-    bool only_planned;   /* training cannot do it yet */
 } ls_link_scheme;
 
 /* Bytes that all hosts together send in one exchange of `values` values. Each host has `groups` /
@@ -69,7 +68,7 @@ enum { LS_LINK_SCHEMES = 15 };
 void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_scheme *scheme,
                               ls_link_estimate *estimate_out);
 
-/* Of the schemes that training can do, the gentlest with which at least 75 % of the time is spent
+/* Of these schemes the gentlest with which at least 75 % of the time is spent
  * computing, else the one that computes most; index into ls_link_schemes. */
 uint32_t ls_link_choose(const ls_link_setting *setting);
 

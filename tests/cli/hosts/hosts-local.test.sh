@@ -13,6 +13,24 @@ hosts_file two.hosts host0 "host1 10.77.0.2"
 hosts_file three.hosts host0 "host1 10.77.0.2" "host2 10.77.0.3"
 expect 0 netns_run 0 "${train[@]}" --run-dir two --hosts two.hosts
 same "two hosts" "$(hashes "$out")" "$reference"
+
+# Fewer bits: the bits of one process, and what a host sends in a round is what the plan says, to the byte.
+expect 0 "$LOCKSTEP" plan tiny.yaml --gpus rtx-4090:2 --hosts 2 --link 100Mbit --json
+cp "$out" plan.json
+for form in 32: 8:", int8" 4:", int4"; do
+    bits=${form%%:*} packed=(--set train.local.workers=2 --set train.local.bits=${form%%:*})
+    expect 0 "${train[@]}" "${packed[@]}" --run-dir "one-$bits"
+    alone=$(hashes "$out")
+    expect 0 netns_run 0 "${train[@]}" "${packed[@]}" --run-dir "bits-$bits" --hosts two.hosts
+    same "$bits bits on two hosts" "$(hashes "$out")" "$alone"
+    check "bytes of an outer step with $bits bits" python3 - "bits-$bits" "local 100${form#*:}" <<'PY'
+import json, sys
+sent = [e["sent_bytes"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "outer_step"]
+planned = 100 * next(row["sent_bytes"] for row in json.load(open("plan.json"))["link"]["schemes"] if row["scheme"] == sys.argv[2])
+print(sent, planned)
+assert sent == [round(planned)] * 3 and abs(planned - round(planned)) < 1e-6, (sent, planned)
+PY
+done
 expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
 expect 0 "${train[@]}" --run-dir three
 same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"

@@ -10,12 +10,11 @@ import json, math, sys
 root = json.load(open(sys.argv[1]))
 link = root["link"]
 n, values, rate = link["hosts"], link["values"], link["link_bytes_ps"]
-assert n == 4 and rate == 12.5e6 and values == root["parameters"] and link["network_share"] == 0
+assert n == 4 and rate == 12.5e6 and 0 <= values - root["parameters"] < 1024 * 14 and link["network_share"] == 0
 rows = {row["scheme"]: row for row in link["schemes"]}
 assert list(rows) == ["dense", "int8", "topk 1 %"] + [f"local {h}{form}" for h in (10, 50, 100, 500) for form in ("", ", int8", ", int4")], list(rows)
-assert [name for name, row in rows.items() if not row["runs"]] == [name for name in rows if "local" in name and "int" in name]
 dense, state = rows["dense"], 4 * values
-assert dense["sent_bytes"] == 2 * (n - 1) / n * state and dense["memory_bytes"] == dense["checkpoint_bytes"] == 0
+assert math.isclose(dense["sent_bytes"], 2 * (n - 1) / n * state) and dense["memory_bytes"] == dense["checkpoint_bytes"] == 0
 per = {"int8": 1 + 4 / 256, "int4": 0.5 + 4 / 128}
 for name, row in rows.items():
     assert math.isclose(row["step_time_s"] * row["computing"], link["compute_s"], rel_tol=1e-9)
@@ -29,11 +28,11 @@ assert rows["int8"]["fewer"] >= 3.9 and rows["topk 1 %"]["fewer"] >= 40
 assert rows["local 100, int8"]["fewer"] >= 390 and rows["local 100, int4"]["fewer"] >= 700
 assert rows["int8"]["memory_bytes"] == 2 * state * (n + 1) and rows["topk 1 %"]["checkpoint_bytes"] == state * (n + 1)
 assert rows["local 50, int8"]["checkpoint_bytes"] == 3 * state * (n - 1) + 2 * state
-enough = [name for name, row in rows.items() if row["computing"] >= 0.75 and row["runs"]]
+enough = [name for name, row in rows.items() if row["computing"] >= 0.75]
 assert link["pays"] == enough[0], (link["pays"], enough)
 PY
 expect 0 "$LOCKSTEP" plan gpt2 --gpus rtx-4090:4 --hosts 4 --link 100Mbit
-prints "link: 4 machines, 12.5 MB/s each way" "local 100, int4 *" "pays: topk 1 %" "train.compression: {kind: topk, ratio: 0.01, groups: 4}"
+prints "link: 4 machines, 12.5 MB/s each way" "local 100, int4" "pays: topk 1 %" "train.compression: {kind: topk, ratio: 0.01, groups: 4}"
 expect 0 "$LOCKSTEP" plan gpt2 --nodes dgx-h100:2 --link 100GB/s
 prints "pays: dense"
 

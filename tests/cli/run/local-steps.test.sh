@@ -49,6 +49,11 @@ run single "${dense[@]}" --set train.local.steps=1
 check "one worker is a run without local steps: $loss" python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1e-5)' "$loss" "$(field "$out" loss)"
 run reset --set train.local.moments=reset
 differs "moments: reset" "$alone" "$(hashes "$out")"
+run bits --set train.local.bits=4
+differs "bits: 4" "$alone" "$(hashes "$out")"
+packed=$(hashes "$out")
+run bits-3 --set train.local.bits=4 --ranks 3
+same "4 bits on three ranks" "$packed" "$(hashes "$out")"
 expect 0 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --dry-run
 prints "workers"
 
@@ -62,6 +67,10 @@ refused --set train.local.workers=24
 says "train.local.workers is 24"
 refused --set train.local.outer_lr=0
 says "train.local.outer_lr is 0, but must be above 0"
+refused --set train.local.bits=16
+says "train.local.bits is 16, allowed is 32, 8 or 4"
+refused --set train.compression.kind=int8
+says "set train.local.bits to 8 or 4"
 refused --set train.local.steps=0
 says "has an effect only with train.local.steps"
 refused --ranks 5

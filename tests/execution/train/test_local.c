@@ -42,26 +42,6 @@ static void means_are_added_in_the_tree(void **state)
     assert_true(ls_local_mean(values, 1) == 1.0);
 }
 
-/* The worker that is at fault is named, the lowest of several, wherever its value is. */
-static void differences_find_what_is_not_finite(void **state)
-{
-    (void)state;
-    enum { WORKERS = 3, COUNT = 700 };
-    float shared[COUNT], workers[WORKERS][COUNT], sum[COUNT];
-    for (int i = 0; i < COUNT; i++) {
-        shared[i] = (float)i;
-        for (int w = 0; w < WORKERS; w++) {
-            workers[w][i] = (float)(i - w - 1);
-        }
-    }
-    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), WORKERS);
-    assert_true(sum[0] == 6.0f && sum[COUNT - 1] == 6.0f);
-    workers[2][0] = INFINITY;
-    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), 2);
-    workers[1][COUNT - 1] = NAN;
-    assert_int_equal(ls_local_differences(shared, workers[0], COUNT, WORKERS, COUNT, sum), 1);
-}
-
 /* ---- a whole run ---- */
 
 enum { STEPS = 3, ROUNDS = 2, WORKERS = 3, LEAVES = 2, BATCH = 4, FLOATS_MAX = 1 << 14 };
@@ -82,8 +62,56 @@ static ls_status draw_of_worker(void *context, uint64_t position, const ls_sampl
 typedef struct reference {
     bench workers[WORKERS];
     worker_view views[WORKERS];
-    float shared[FLOATS_MAX], momentum[FLOATS_MAX];
+    float shared[FLOATS_MAX], momentum[FLOATS_MAX], d[WORKERS][FLOATS_MAX];
 } reference;
+
+/* What is left of numbers that are sent as whole multiples of a scale for each block of them. */
+static void round_all(float *x, int64_t count, int64_t block, float levels)
+{
+    for (int64_t at = 0; at < count; at += block) {
+        const int64_t past = at + block < count ? at + block : count;
+        float most = 0.0f;
+        for (int64_t i = at; i < past; i++) {
+            most = fmaxf(most, fabsf(x[i]));
+        }
+        for (int64_t i = at; i < past && most > 0.0f; i++) {
+            x[i] = rintf(x[i] * (levels / most)) * (most / levels);
+        }
+    }
+}
+
+static void round_as(const ls_local *local, float *x, int64_t count)
+{
+    if (local->form.kind == LS_COMPRESSION_INT8) {
+        round_all(x, count, 256, 127.0f);
+    } else if (local->form.kind == LS_COMPRESSION_INT4) {
+        round_all(x, count, 128, 7.0f);
+    }
+}
+
+/* The mean of the workers' differences, in d[0]. */
+static void make_outer(reference *r, const ls_local *local, int64_t floats)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        for (int64_t i = 0; i < floats; i++) {
+            r->d[w][i] = r->shared[i] - r->workers[w].state.parameters[i];
+        }
+        round_as(local, r->d[w], floats);
+    }
+    for (int64_t i = 0; i < floats; i++) {
+        r->d[0][i] = (r->d[0][i] + r->d[1][i]) + r->d[2][i];
+    }
+    round_as(local, r->d[0], floats);
+}
+
+static void apply_outer(reference *r, const ls_local *local, int64_t floats)
+{
+    for (int64_t i = 0; i < floats; i++) {
+        const float g = r->d[0][i] * (float)(1.0 / WORKERS);
+        r->momentum[i] = local->outer_momentum * r->momentum[i] + g;
+        r->shared[i] -= local->outer_lr * (g + local->outer_momentum * r->momentum[i]);
+    }
+}
 
 /* Each worker is a run without local steps, which begins a round with the shared parameters. */
 static void run_reference(reference *r, const ls_local *local)
@@ -101,15 +129,8 @@ static void run_reference(reference *r, const ls_local *local)
                                  LS_OK);
             }
         }
-        for (int64_t i = 0; i < floats; i++) {
-            float d[WORKERS];
-            for (uint32_t w = 0; w < WORKERS; w++) {
-                d[w] = r->shared[i] - r->workers[w].state.parameters[i];
-            }
-            const float g = ((d[0] + d[1]) + d[2]) * (float)(1.0 / WORKERS);
-            r->momentum[i] = local->outer_momentum * r->momentum[i] + g;
-            r->shared[i] -= local->outer_lr * (g + local->outer_momentum * r->momentum[i]);
-        }
+        make_outer(r, local, floats);
+        apply_outer(r, local, floats);
     }
 }
 
@@ -122,10 +143,9 @@ static void make_local(bench *b, const ls_local *local)
     assert_int_equal(ls_stepper_create(&b->executor, &b->state, &b->settings, &b->stepper), LS_OK);
 }
 
-static void a_run_is_that_of_separate_workers(void **state)
+static void check_run(const ls_local *settings)
 {
-    (void)state;
-    const ls_local local = {.steps = STEPS, .workers = WORKERS, .outer_lr = 0.7f, .outer_momentum = 0.9f};
+    const ls_local local = *settings;
     reference *r = calloc(1, sizeof *r);
     bench b;
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -160,6 +180,21 @@ static void a_run_is_that_of_separate_workers(void **state)
     free(r);
 }
 
+static void a_run_is_that_of_separate_workers(void **state)
+{
+    (void)state;
+    static const ls_compression_kind kinds[] = {LS_COMPRESSION_NONE, LS_COMPRESSION_INT8,
+                                                LS_COMPRESSION_INT4};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const ls_local local = {.steps = STEPS,
+                                .workers = WORKERS,
+                                .outer_lr = 0.7f,
+                                .outer_momentum = 0.9f,
+                                .form = {.kind = kinds[i]}};
+        check_run(&local);
+    }
+}
+
 /* A worker whose parameters are not finite is named before the shared ones change. */
 static void an_outer_step_that_is_not_finite_is_refused(void **state)
 {
@@ -186,7 +221,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(turns_and_steps_agree),
         cmocka_unit_test(means_are_added_in_the_tree),
-        cmocka_unit_test(differences_find_what_is_not_finite),
         cmocka_unit_test(a_run_is_that_of_separate_workers),
         cmocka_unit_test(an_outer_step_that_is_not_finite_is_refused),
     };

@@ -81,7 +81,7 @@ static void link_choose_takes_the_gentlest_that_suffices(void **state)
     setting.link_bytes_ps = 12.5e6;
     assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "topk 1 %");
     setting.link_bytes_ps = 1.0;
-    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "local 500");
+    assert_string_equal(ls_link_schemes[ls_link_choose(&setting)].name, "local 500, int4");
 }
 
 static void link_parse_reads_rates(void **state)

@@ -2,13 +2,14 @@
 #include "execution/elastic/host/local_hosts.h"
 
 #include "comm/transport/tree.h"
+#include "compute/kernels/compress.h"
+#include "compute/kernels/shape.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PIECE = 1 << 15, /* floats of each rank's interval that are exchanged at a time */
+    PIECE = 1 << 18, /* floats of each rank's share that are exchanged at a time */
     NUMBERS = 3,     /* of a worker's step: loss, norm, tokens */
 };
 
@@ -17,9 +18,13 @@ struct ls_local_hosts {
     const ls_state *state;
     uint32_t rank, ranks, workers;
     ls_leaf_range own; /* workers */
-    float *out, *in, *sums;
+    ls_compression form;
+    ls_outer_sum *sum;
+    int64_t share; /* floats that a rank adds up, the last ones fewer: whole blocks */
+    unsigned char *out, *in, *own_sum;
     double *numbers; /* NUMBERS of each worker, and whether to stop */
     uint64_t *counts;
+    uint64_t sent_bytes;
 };
 
 static ls_leaf_range workers_of(const ls_local_hosts *h, uint32_t rank)
@@ -27,27 +32,45 @@ static ls_leaf_range workers_of(const ls_local_hosts *h, uint32_t rank)
     return ls_leaves_of_rank(h->workers, h->ranks, rank);
 }
 
-ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, ls_local_hosts **hosts_out)
+static ls_status alloc(ls_local_hosts *h)
+{
+    const ls_compression whole = {.kind = LS_COMPRESSION_NONE}; /* the largest form */
+    const size_t piece = ls_compressed_bytes(&whole, (uint64_t)ls_min64(PIECE, h->share));
+    const size_t ranks = h->ranks, workers = h->workers;
+    h->out = malloc(ranks * h->own.count * piece);
+    h->in = malloc((ranks > workers ? ranks : workers) * piece);
+    h->own_sum = malloc(piece);
+    h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
+    h->counts = calloc(4 * ranks, sizeof *h->counts);
+    return h->out && h->in && h->own_sum && h->numbers && h->counts
+               ? LS_OK
+               : ls_fail(LS_ERR_MEMORY,
+                         "not enough memory for the outer steps of %zu workers on several hosts", workers);
+}
+
+ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
+                                ls_local_hosts **hosts_out)
 {
     ls_local_hosts *h = calloc(1, sizeof *h);
-    if (h) {
-        *h = (ls_local_hosts){.comm = comm,
-                              .state = state,
-                              .rank = ls_comm_rank(comm),
-                              .ranks = ls_comm_size(comm),
-                              .workers = state->worker_count};
-        h->own = workers_of(h, h->rank);
-        const size_t ranks = h->ranks, workers = h->workers;
-        h->out = calloc(ranks * h->own.count * PIECE, sizeof *h->out);
-        h->in = calloc(workers * PIECE, sizeof *h->in);
-        h->sums = calloc((ranks + 1) * PIECE, sizeof *h->sums);
-        h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
-        h->counts = calloc(4 * ranks, sizeof *h->counts);
+    if (!h) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for local steps on several hosts");
     }
-    if (!h || !h->out || !h->in || !h->sums || !h->numbers || !h->counts) {
+    *h = (ls_local_hosts){.comm = comm,
+                          .state = state,
+                          .form = local->form,
+                          .rank = ls_comm_rank(comm),
+                          .ranks = ls_comm_size(comm),
+                          .workers = state->worker_count};
+    const int64_t blocks = ls_ceil_div(state->layout->float_count, LS_COMPRESSION_BLOCK);
+    h->own = workers_of(h, h->rank);
+    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(blocks, h->ranks);
+    ls_status status = alloc(h);
+    if (status == LS_OK) {
+        status = ls_outer_sum_create(state, local, &h->sum);
+    }
+    if (status != LS_OK) {
         ls_local_hosts_destroy(h);
-        return ls_fail(LS_ERR_MEMORY, "not enough memory for the outer steps of %u workers on several hosts",
-                       state->worker_count);
+        return status;
     }
     *hosts_out = h;
     return LS_OK;
@@ -56,9 +79,10 @@ ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, ls_local_h
 void ls_local_hosts_destroy(ls_local_hosts *h)
 {
     if (h) {
+        ls_outer_sum_destroy(h->sum);
         free(h->out);
         free(h->in);
-        free(h->sums);
+        free(h->own_sum);
         free(h->numbers);
         free(h->counts);
         free(h);
@@ -103,70 +127,116 @@ ls_status ls_local_hosts_end_step(ls_local_hosts *h, ls_step_result *result, boo
 
 /* ---- the outer step ---- */
 
-/* Where rank `rank` has its part of the piece that begins at `base`: `each` floats, fewer or none
- * at the end of the buffers. */
-static int64_t part_of(const ls_local_hosts *h, int64_t base, int64_t each, uint32_t rank, int64_t *count_out)
+/* Where rank `rank` has piece `piece` of its share of the parameters: PIECE floats, fewer or none
+ * at the end. */
+static int64_t part_of(const ls_local_hosts *h, int64_t piece, uint32_t rank, int64_t *count_out)
 {
-    const int64_t at = base + rank * each, left = h->state->layout->float_count - at;
-    *count_out = left < 0 ? 0 : left < each ? left : each;
+    const int64_t begin = rank * h->share, at = begin + piece * PIECE;
+    const int64_t past = ls_min64(begin + h->share, h->state->layout->float_count);
+    *count_out = at >= past ? 0 : ls_min64(past - at, PIECE);
     return at;
+}
+
+static uint64_t bytes_of(const ls_local_hosts *h, int64_t count)
+{
+    return ls_compressed_bytes(&h->form, (uint64_t)count);
+}
+
+static ls_status swap(ls_local_hosts *h, const unsigned char *out, unsigned char *in)
+{
+    const ls_comm_blocks blocks = {h->counts, h->counts + h->ranks, h->counts + 2 * h->ranks,
+                                   h->counts + 3 * h->ranks};
+    for (uint32_t q = 0; q < h->ranks; q++) {
+        h->sent_bytes += q == h->rank ? 0 : h->counts[q];
+    }
+    return ls_comm_all_to_all_blocks(h->comm, out, in, &blocks, LS_U8, NULL);
 }
 
 /* Sends the differences of this rank's workers, and receives those of all workers for its own
  * part. */
-static ls_status swap_differences(ls_local_hosts *h, int64_t base, int64_t each, uint32_t *not_finite)
+static ls_status swap_differences(ls_local_hosts *h, int64_t piece)
 {
-    const ls_state *state = h->state;
     uint64_t *const sent = h->counts, *const from = sent + h->ranks, *const got = from + h->ranks,
-                    *const to = got + h->ranks;
+                    *const to = got + h->ranks, out = 0;
+    int64_t count;
+    (void)part_of(h, piece, h->rank, &count);
+    const uint64_t own = bytes_of(h, count);
     for (uint32_t q = 0; q < h->ranks; q++) {
-        int64_t count;
-        const int64_t at = part_of(h, base, each, q, &count);
-        float *out = h->out + (int64_t)q * h->own.count * each;
-        for (uint32_t i = 0; i < h->own.count; i++) {
-            const float *own = ls_state_worker(state, h->own.first + i, 0);
-            if (ls_local_differences(state->parameters + at, own + at, 0, 1, count, out + i * each) == 0 &&
-                h->own.first + i < *not_finite) {
-                *not_finite = h->own.first + i;
-            }
-        }
+        const int64_t at = part_of(h, piece, q, &count);
         const ls_leaf_range theirs = workers_of(h, q);
-        sent[q] = (uint64_t)(h->own.count * each);
-        from[q] = q * sent[q];
-        got[q] = (uint64_t)(theirs.count * each);
-        to[q] = (uint64_t)(theirs.first * each);
+        from[q] = out;
+        for (uint32_t i = 0; i < h->own.count; i++) {
+            LS_TRY(ls_outer_sum_pack(h->sum, h->own.first + i, at, count, h->out + out));
+            out += bytes_of(h, count);
+        }
+        sent[q] = out - from[q];
+        got[q] = theirs.count * own;
+        to[q] = theirs.first * own;
     }
-    const ls_comm_blocks blocks = {sent, from, got, to};
-    return ls_comm_all_to_all_blocks(h->comm, h->out, h->in, &blocks, LS_F32, NULL);
+    return swap(h, h->out, h->in);
 }
 
-static ls_status add_piece(ls_local_hosts *h, int64_t base, int64_t each, float *sum, uint32_t *not_finite)
+/* Sends the sum of this rank's part to all, and receives those of all parts. */
+static ls_status swap_sums(ls_local_hosts *h, int64_t piece, float *sum)
 {
-    LS_TRY(swap_differences(h, base, each, not_finite));
-    (void)ls_local_differences(NULL, h->in, each, h->workers, each, h->sums);
-    float *all = h->sums + PIECE;
-    LS_TRY(ls_comm_all_gather(h->comm, h->sums, all, (uint64_t)each, LS_F32, NULL));
+    uint64_t *const sent = h->counts, *const from = sent + h->ranks, *const got = from + h->ranks,
+                    *const to = got + h->ranks, in = 0;
+    int64_t count;
     for (uint32_t q = 0; q < h->ranks; q++) {
-        int64_t count;
-        const int64_t at = part_of(h, base, each, q, &count);
-        memcpy(sum + at, all + q * each, (size_t)count * sizeof *sum);
+        (void)part_of(h, piece, q, &count);
+        got[q] = bytes_of(h, count);
+        to[q] = in;
+        in += got[q];
+        from[q] = 0;
+    }
+    for (uint32_t q = 0; q < h->ranks; q++) {
+        sent[q] = got[h->rank];
+    }
+    LS_TRY(swap(h, h->own_sum, h->in));
+    for (uint32_t q = 0; q < h->ranks; q++) {
+        const int64_t at = part_of(h, piece, q, &count);
+        ls_decompress(h->state->queue, &h->form, h->in + to[q], count, sum + at, false);
     }
     return LS_OK;
 }
 
-ls_status ls_local_hosts_add(void *context, float *sum, uint32_t *not_finite_out)
+static ls_status add_workers(void *context, float *sum)
 {
     ls_local_hosts *h = context;
-    const int64_t floats = h->state->layout->float_count;
-    uint32_t not_finite = h->workers;
-    for (int64_t base = 0; base < floats; base += (int64_t)h->ranks * PIECE) {
-        const int64_t left = (floats - base + h->ranks - 1) / h->ranks;
-        LS_TRY(add_piece(h, base, left < PIECE ? left : PIECE, sum, &not_finite));
+    for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
+        int64_t count;
+        const int64_t at = part_of(h, piece, h->rank, &count);
+        LS_TRY(swap_differences(h, piece));
+        LS_TRY(ls_outer_sum_add(h->sum, at, count, h->in, NULL, h->own_sum));
+        LS_TRY(swap_sums(h, piece, sum));
     }
-    int64_t first = not_finite;
-    LS_TRY(ls_comm_all_reduce(h->comm, &first, &first, 1, LS_I64, LS_COMM_MIN, NULL));
-    *not_finite_out = (uint32_t)first;
     return LS_OK;
+}
+
+static ls_status find_worker(void *context, uint32_t *worker_out)
+{
+    ls_local_hosts *h = context;
+    int64_t first = ls_local_not_finite(h->state, h->own.first, h->own.count);
+    LS_TRY(ls_comm_all_reduce(h->comm, &first, &first, 1, LS_I64, LS_COMM_MIN, NULL));
+    *worker_out = (uint32_t)first;
+    return LS_OK;
+}
+
+void ls_local_hosts_enter(ls_local_hosts *h, ls_step_settings *settings)
+{
+    if (h) {
+        settings->should_stop = NULL;
+        settings->add_workers = add_workers;
+        settings->find_worker = find_worker;
+        settings->workers_context = h;
+    }
+}
+
+uint64_t ls_local_hosts_sent(ls_local_hosts *h)
+{
+    const uint64_t bytes = h->sent_bytes;
+    h->sent_bytes = 0;
+    return bytes;
 }
 
 /* ---- between steps ---- */

@@ -9,9 +9,10 @@
  * All ranks pass through all turns in order; in a turn of a worker that is elsewhere, a rank does
  * nothing. After the last worker's turn of a step all ranks tell each other losses, norms and
  * counts, so that each has the result of the step. In the outer turn each rank sends the
- * differences of its workers, float32, an interval of the parameters to each rank; each adds its
- * interval up in the tree over the workers and sends the sum to all others. With P ranks that have
- * w workers each, a rank sends 4 (w + 1) (P - 1) / P bytes per parameter in a round.
+ * differences of its workers, packed (ls_local.form), a share of the parameters to each rank; each
+ * adds its share up in the tree over the workers and sends the packed sum to all others. Shares are
+ * whole blocks. With P ranks that have w workers each, a rank sends (w + 1) (P - 1) / P times what
+ * all parameters take in that form.
  *
  * Every rank keeps the shared parameters and the outer momentum; a worker's parameters and moments
  * are on its host, and come to the first host before the trainer saves. The loss of a rank ends the
@@ -28,9 +29,13 @@
 typedef struct ls_local_hosts ls_local_hosts;
 
 /* comm, state: borrowed. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state,
+LS_MUST_CHECK ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
                                               ls_local_hosts **hosts_out);
 void ls_local_hosts_destroy(ls_local_hosts *hosts); /* NULL allowed */
+
+/* Sets what outer steps need of a stepper, whose should_stop is then NULL: ranks agree on it in
+ * ls_local_hosts_end_step. hosts NULL: nothing. */
+void ls_local_hosts_enter(ls_local_hosts *hosts, ls_step_settings *settings);
 
 /* Whether the worker is on this host. */
 bool ls_local_hosts_has(const ls_local_hosts *hosts, uint32_t worker);
@@ -43,9 +48,8 @@ void ls_local_hosts_note(ls_local_hosts *hosts, uint32_t worker, const ls_step_r
 LS_MUST_CHECK ls_status ls_local_hosts_end_step(ls_local_hosts *hosts, ls_step_result *result_inout,
                                                 bool *stop_inout);
 
-/* The sum of all differences, for ls_step_settings.add_workers; context: the object. Errors of the
- * communicator. */
-LS_MUST_CHECK ls_status ls_local_hosts_add(void *context, float *sum_out, uint32_t *not_finite_out);
+/* Bytes of outer gradients that this rank has sent to others since the last call. */
+uint64_t ls_local_hosts_sent(ls_local_hosts *hosts);
 
 /* Between steps: sends shared parameters and momentum of the first host to all, and the workers'
  * parameters and moments from it to their hosts; or the latter back. Errors of the communicator. */

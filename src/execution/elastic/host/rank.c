@@ -317,7 +317,7 @@ static ls_status join_others(rank *r)
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const bool is_apart = settings.local.steps > 0; /* workers share nothing but the outer step */
     if (is_apart && r->comm) {
-        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &r->local_hosts));
+        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &settings.local, &r->local_hosts));
     }
     const ls_data_parallel_options options = {
         .plan = r->session.own_plans,
@@ -397,10 +397,9 @@ static ls_status make_stepper(rank *r)
     }
     LS_TRY(await_fence(r, join_others(r)));
     ls_step_settings settings = ls_session_step_settings(session);
-    settings.should_stop = r->local_hosts ? NULL : stop_asked; /* ranks agree on it, see end_step */
-    settings.add_workers = r->local_hosts ? ls_local_hosts_add : NULL;
-    settings.add_context = r->local_hosts;
+    settings.should_stop = stop_asked;
     settings.stop_context = r;
+    ls_local_hosts_enter(r->local_hosts, &settings);
     settings.parallel = r->parallel;
     settings.pipeline = session->pipeline_list ? &session->pipeline : NULL;
     settings.pipeline_list = session->pipeline_list;
@@ -589,7 +588,9 @@ static ls_status run_apart(rank *r, const ls_local *local, double lr, ls_step_re
         return ls_fail(LS_STOPPED, "the run is to stop");
     }
     if (turn.is_outer) {
-        return ls_stepper_run(r->stepper, r->step, lr, result);
+        LS_TRY(ls_stepper_run(r->stepper, r->step, lr, result));
+        result->traffic.link_bytes = ls_local_hosts_sent(r->local_hosts);
+        return LS_OK;
     }
     if (ls_local_hosts_has(r->local_hosts, turn.worker)) {
         LS_TRY(ls_stepper_run(r->stepper, r->step, lr, result));
