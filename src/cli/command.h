@@ -56,6 +56,8 @@ typedef struct ls_command {
 /* Prints one JSON document and a newline on stdout. */
 void ls_print_json(const json_t *root);
 
+/* Members of a command: its arguments besides options, and how many they may be. */
+#define LS_WORDS(text, min, max) .words = (text), .words_min = (min), .words_max = (max)
 /* A table of the rows in `array`; as the members of a command whose settings struct is `record`. */
 #define LS_OPTIONS(array)                                                                                    \
     {                                                                                                        \

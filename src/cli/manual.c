@@ -214,12 +214,10 @@ static const ls_option_table no_options = {0};
 
 const ls_command ls_command_manual = {
     .name = "manual",
-    .words = "DIR",
+    LS_WORDS("DIR", 1, 1),
     .summary = "write man pages and completion scripts",
     .details = "Writes DIR/man1/*.1, DIR/completions/lockstep (bash) and DIR/completions/_lockstep (zsh).\n"
                "The build runs it, and 'cmake --install' installs the result.",
-    .words_min = 1,
-    .words_max = 1,
     .hidden = true,
     .options = &no_options,
     .settings_bytes = 1,

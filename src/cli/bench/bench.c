@@ -402,7 +402,7 @@ static ls_status run_bench(const ls_invocation *invocation)
 
 const ls_command ls_command_bench = {
     .name = "bench",
-    .words = "NAME",
+    LS_WORDS("NAME", 1, 1),
     .summary = "measure this program on this machine",
     .details = "NAME is one of:\n"
                "  train        tokens per second of a run file (--config), median over the steps\n"
@@ -419,8 +419,6 @@ const ls_command ls_command_bench = {
                "Examples:\n"
                "  lockstep bench gemm\n"
                "  lockstep bench train --config examples/demo.yaml",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(bench_settings, bench_options),
     .run = run_bench,
 };

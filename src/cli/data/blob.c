@@ -112,7 +112,7 @@ static ls_status run_blob_ls(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_ls = {
     .name = "blob ls",
-    .words = "ADDRESS",
+    LS_WORDS("ADDRESS", 1, 1),
     .summary = "list what is in a bucket or folder",
     .details = "ADDRESS is s3://BUCKET/PREFIX or a folder. In S3, every key that begins with\n"
                "PREFIX is listed; without --recursive, keys that have a further slash are\n"
@@ -125,8 +125,6 @@ const ls_command ls_command_blob_ls = {
                "Examples:\n"
                "  lockstep blob ls s3://models/mine/\n"
                "  lockstep blob ls s3://models --recursive --json",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(blob_settings, ls_rows),
     .run = run_blob_ls,
 };
@@ -161,7 +159,7 @@ static ls_status run_blob_cp(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_cp = {
     .name = "blob cp",
-    .words = "FROM TO",
+    LS_WORDS("FROM TO", 2, 2),
     .summary = "copy files between folders and buckets",
     .details = "FROM and TO are s3://BUCKET/KEY or paths. If TO ends with a slash, or is a folder\n"
                "or bucket, the file keeps its name there. Within one bucket, the server copies\n"
@@ -170,8 +168,6 @@ const ls_command ls_command_blob_cp = {
                "Examples:\n"
                "  lockstep blob cp s3://models/mine/200/model.safetensors .\n"
                "  lockstep blob cp --recursive corpus s3://data/corpus",
-    .words_min = 2,
-    .words_max = 2,
     .options = &copy_table,
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_cp,
@@ -208,7 +204,7 @@ static ls_status run_blob_get(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_get = {
     .name = "blob get",
-    .words = "ADDRESS [PATH]",
+    LS_WORDS("ADDRESS [PATH]", 1, 2),
     .summary = "fetch a file from a bucket",
     .details = "Fetches s3://BUCKET/KEY to PATH. Without PATH the file goes to the current folder;\n"
                "with '-' to the standard output. PATH changes only when the whole file has\n"
@@ -217,8 +213,6 @@ const ls_command ls_command_blob_get = {
                "Examples:\n"
                "  lockstep blob get s3://models/mine/200/config.json\n"
                "  lockstep blob get s3://models/mine/200/ local/200 --recursive",
-    .words_min = 1,
-    .words_max = 2,
     .options = &copy_table,
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_get,
@@ -265,7 +259,7 @@ static ls_status run_blob_put(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_put = {
     .name = "blob put",
-    .words = "PATH ADDRESS",
+    LS_WORDS("PATH ADDRESS", 2, 2),
     .summary = "store a file in a bucket",
     .details = "Stores PATH as s3://BUCKET/KEY. If KEY ends with a slash, the file keeps its name\n"
                "below KEY. Large files are sent in parts; if the command is interrupted and\n"
@@ -274,8 +268,6 @@ const ls_command ls_command_blob_put = {
                "Examples:\n"
                "  lockstep blob put corpus.jsonl s3://data/corpus.jsonl\n"
                "  lockstep blob put runs/mine s3://backup/mine --recursive",
-    .words_min = 2,
-    .words_max = 2,
     LS_SETTINGS(blob_settings, put_rows),
     .run = run_blob_put,
 };
@@ -299,14 +291,12 @@ static ls_status run_blob_rm(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_rm = {
     .name = "blob rm",
-    .words = "ADDRESS",
+    LS_WORDS("ADDRESS", 1, 1),
     .summary = "remove files from a bucket or folder",
     .details = "Removes s3://BUCKET/KEY or a file; with --recursive, everything below it.\n"
                "\n"
                "Example:\n"
                "  lockstep blob rm s3://models/old/ --recursive",
-    .words_min = 1,
-    .words_max = 1,
     .options = &copy_table,
     .settings_bytes = sizeof(blob_settings),
     .run = run_blob_rm,
@@ -363,7 +353,7 @@ static ls_status run_blob_bench(const ls_invocation *invocation)
 
 const ls_command ls_command_blob_bench = {
     .name = "blob bench",
-    .words = "ADDRESS",
+    LS_WORDS("ADDRESS", 1, 1),
     .summary = "measure a bucket or folder",
     .details = "Stores and fetches a large file and many small blobs below ADDRESS, checks what\n"
                "comes back, and removes them. The large file is read from and written to a file in\n"
@@ -371,8 +361,6 @@ const ls_command ls_command_blob_bench = {
                "\n"
                "Example:\n"
                "  lockstep blob bench s3://models --bytes 1GiB --threads 8",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(blob_settings, bench_rows),
     .run = run_blob_bench,
 };

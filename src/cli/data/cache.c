@@ -267,7 +267,7 @@ static ls_status run_clear(const ls_invocation *invocation)
 
 const ls_command ls_command_cache_clear = {
     .name = "cache clear",
-    .words = "[KEY...]",
+    LS_WORDS("[KEY...]", 0, 1000000),
     .summary = "remove tokenized datasets that are not in use",
     .details = "KEY is the beginning of a key that 'lockstep cache ls' shows. Without KEY all\n"
                "entries are removed, or with --older those that were not used for that time.\n"
@@ -277,7 +277,6 @@ const ls_command ls_command_cache_clear = {
                "Examples:\n"
                "  lockstep cache clear --older 7d\n"
                "  lockstep cache clear 3f2a91",
-    .words_max = 1000000,
     LS_SETTINGS(clear_settings, clear_rows),
     .run = run_clear,
 };
@@ -369,7 +368,7 @@ static ls_status run_verify(const ls_invocation *invocation)
 
 const ls_command ls_command_cache_verify = {
     .name = "cache verify",
-    .words = "[KEY...]",
+    LS_WORDS("[KEY...]", 0, 1000000),
     .summary = "read every byte of tokenized datasets and check it",
     .details = "Reads all entries, or those named; KEY is the beginning of a key that 'lockstep\n"
                "cache ls' shows. Runs also check what they read. The exit code is 3 when an\n"
@@ -377,7 +376,6 @@ const ls_command ls_command_cache_verify = {
                "\n"
                "Example:\n"
                "  lockstep cache verify --remove",
-    .words_max = 1000000,
     LS_SETTINGS(verify_settings, verify_rows),
     .run = run_verify,
 };

@@ -131,7 +131,7 @@ static ls_status run_prepare(const ls_invocation *invocation)
 
 const ls_command ls_command_data_prepare = {
     .name = "data prepare",
-    .words = "FILE... | PIPELINE.yaml",
+    LS_WORDS("FILE... | PIPELINE.yaml", 1, 1000000),
     .summary = "clean data by a pipeline, or tokenize and check data before a run",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json), a table\n"
                "with a header (.csv, .tsv), each also packed (.gz, .zst), Parquet (.parquet), or a\n"
@@ -148,8 +148,6 @@ const ls_command ls_command_data_prepare = {
                "Examples:\n"
                "  lockstep data prepare 'corpus/*.txt' --tokenizer tokenizer.json\n"
                "  lockstep data prepare web.yaml --output clean",
-    .words_min = 1,
-    .words_max = 1000000,
     LS_SETTINGS(prepare_settings, prepare_options),
     .run = run_prepare,
 };

@@ -167,7 +167,7 @@ static ls_status run_removed(const ls_invocation *invocation)
 
 const ls_command ls_command_data_removed = {
     .name = "data removed",
-    .words = "DIR",
+    LS_WORDS("DIR", 1, 1),
     .summary = "show what a preparation removed, and why",
     .details = "DIR is a folder that 'lockstep data prepare PIPELINE.yaml --output DIR' has written.\n"
                "For each removed document, prints its file and line, the step, the reason and the\n"
@@ -175,8 +175,6 @@ const ls_command ls_command_data_removed = {
                "\n"
                "Example:\n"
                "  lockstep data removed clean --step dedup_minhash -n 5",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(removed_settings, removed_options),
     .run = run_removed,
 };

@@ -365,7 +365,7 @@ static ls_status run_show(const ls_invocation *invocation)
 
 const ls_command ls_command_data_show = {
     .name = "data show",
-    .words = "FILE|CONFIG",
+    LS_WORDS("FILE|CONFIG", 1, 1),
     .summary = "show records as the model will see them",
     .details = "FILE holds records (.jsonl, .json, .csv, .tsv, each also .gz or .zst; .parquet) or\n"
                "text; --model names the model whose tokenizer and chat template are used. CONFIG is\n"
@@ -378,8 +378,6 @@ const ls_command ls_command_data_show = {
                "Examples:\n"
                "  lockstep data show chats.jsonl --model models/smol\n"
                "  lockstep data show finetune.yaml -n 3",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(show_settings, show_options),
     .run = run_show,
 };

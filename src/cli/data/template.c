@@ -137,7 +137,7 @@ static const ls_option template_options[] = {
 
 const ls_command ls_command_template = {
     .name = "template",
-    .words = "FILE|DIR",
+    LS_WORDS("FILE|DIR", 1, 1),
     .summary = "render a chat template",
     .details = "Prints the text that a model sees for a conversation, and nothing else. FILE is a\n"
                "template (.jinja) or a tokenizer_config.json; DIR is a Hugging Face directory, a\n"
@@ -152,8 +152,6 @@ const ls_command ls_command_template = {
                "  lockstep template models/mine --input conversation.json\n"
                "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n"
                "    lockstep template chat_template.jinja --input -",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(template_settings, template_options),
     .run = run_template,
 };

@@ -101,7 +101,7 @@ static const ls_option encode_options[] = {
 
 const ls_command ls_command_tokenize_encode = {
     .name = "tokenize encode",
-    .words = "[FILE]",
+    LS_WORDS("[FILE]", 0, 1),
     .summary = "convert text to token ids",
     .details = "Reads FILE or standard input as one document and prints its token ids separated\n"
                "by spaces. The ids equal those of the Hugging Face tokenizers library and of\n"
@@ -109,7 +109,6 @@ const ls_command ls_command_tokenize_encode = {
                "\n"
                "Example:\n"
                "  echo \"In the beginning\" | lockstep tokenize encode --tokenizer tokenizer.json",
-    .words_max = 1,
     LS_SETTINGS(tokenize_settings, encode_options),
     .run = run_encode,
 };
@@ -157,14 +156,13 @@ static const ls_option decode_options[] = {
 
 const ls_command ls_command_tokenize_decode = {
     .name = "tokenize decode",
-    .words = "[FILE]",
+    LS_WORDS("[FILE]", 0, 1),
     .summary = "convert token ids to text",
     .details = "Reads token ids separated by white space from FILE or standard input and writes\n"
                "the exact bytes they stand for.\n"
                "\n"
                "Example:\n"
                "  lockstep tokenize decode --tokenizer tokenizer.json ids.txt",
-    .words_max = 1,
     LS_SETTINGS(tokenize_settings, decode_options),
     .run = run_decode,
 };
@@ -219,7 +217,7 @@ static const ls_option train_options[] = {
 
 const ls_command ls_command_tokenize_train = {
     .name = "tokenize train",
-    .words = "FILE...",
+    LS_WORDS("FILE...", 1, 1000000),
     .summary = "learn a byte-level BPE tokenizer from text",
     .details = "FILE is text (.txt), JSON lines (.jsonl), an array of JSON objects (.json) or a table\n"
                "with a header (.csv, .tsv), each also packed (.gz, .zst), or Parquet (.parquet).\n"
@@ -228,8 +226,6 @@ const ls_command ls_command_tokenize_train = {
                "\n"
                "Example:\n"
                "  lockstep tokenize train 'corpus/*.txt' --vocab 8192 -o tokenizer.json",
-    .words_min = 1,
-    .words_max = 1000000,
     LS_SETTINGS(tokenize_settings, train_options),
     .run = run_train,
 };

@@ -372,7 +372,7 @@ static ls_status run_diagnose(const ls_invocation *invocation)
 
 const ls_command ls_command_diagnose = {
     .name = "diagnose",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "find the rank that is late, stuck or wrong",
     .details = "RUN is a run directory, during the run or after it. Reads the flight recorders\n"
                "of the ranks and prints what each rank does, which rank waits for which, how\n"
@@ -391,8 +391,6 @@ const ls_command ls_command_diagnose = {
                "  lockstep diagnose runs/mine\n"
                "  lockstep diagnose runs/mine --after 30s\n"
                "      for runs in which waits of half a minute are normal",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(diagnose_settings, diagnose_options),
     .run = run_diagnose,
 };
@@ -473,7 +471,7 @@ static ls_status run_trace(const ls_invocation *invocation)
 
 const ls_command ls_command_trace = {
     .name = "trace",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "write a Chrome/Perfetto trace of all ranks",
     .details = "RUN is a run directory, during the run or after it. Each rank has one track of\n"
                "activities and one of operations; arrows lead from the rank that came last to\n"
@@ -484,8 +482,6 @@ const ls_command ls_command_trace = {
                "  lockstep trace runs/mine\n"
                "      writes runs/mine/trace/trace.json\n"
                "  lockstep trace runs/mine -o /tmp/mine.json",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(trace_settings, trace_options),
     .run = run_trace,
 };

@@ -48,7 +48,7 @@ static ls_status run_replay(const ls_invocation *invocation)
 
 const ls_command ls_command_replay = {
     .name = "replay",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "compute one leaf of one training step again",
     .details = "RUN is a run directory; nothing in it is changed. Loads the newest checkpoint\n"
                "before the step, computes the steps in between and compares their losses with\n"
@@ -60,8 +60,6 @@ const ls_command ls_command_replay = {
                "Examples:\n"
                "  lockstep replay runs/mine --step 812\n"
                "  lockstep replay runs/mine --step 812 --leaf 3 --op-trace",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(replay_settings, replay_options),
     .run = run_replay,
 };

@@ -29,7 +29,7 @@ static ls_status run_report(const ls_invocation *invocation)
 
 const ls_command ls_command_report = {
     .name = "report",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "write an HTML page about a run",
     .details = "RUN is a run directory, also of a run in progress. Writes one self-contained\n"
                "HTML page: loss, learning rate, gradient norm, speed, where the time went,\n"
@@ -37,8 +37,6 @@ const ls_command ls_command_report = {
                "\n"
                "Example:\n"
                "  lockstep report runs/mine",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(report_settings, report_options),
     .run = run_report,
 };

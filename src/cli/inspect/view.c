@@ -102,7 +102,7 @@ static ls_status run_view(const ls_invocation *invocation)
 
 const ls_command ls_command_view = {
     .name = "view",
-    .words = "DIR...",
+    LS_WORDS("DIR...", 1, SIZE_MAX),
     .summary = "show runs in a browser, without a daemon",
     .details = "Each DIR is a run directory, or a folder with run directories below it. Folders\n"
                "with event files of TensorBoard are runs, too. The address of the page is\n"
@@ -112,8 +112,6 @@ const ls_command ls_command_view = {
                "Examples:\n"
                "  lockstep view runs\n"
                "  lockstep view runs /data/old-runs --listen 127.0.0.1:0",
-    .words_min = 1,
-    .words_max = SIZE_MAX,
     LS_SETTINGS(view_settings, view_options),
     .run = run_view,
 };

@@ -139,7 +139,7 @@ static ls_status run_bundle(const ls_invocation *invocation)
 
 const ls_command ls_command_bundle = {
     .name = "bundle",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "pack a run for another site",
     .details = "RUN is a run directory. The bundle holds its run file, metrics, events, tokenizer\n"
                "and one checkpoint, and names the files it trained on with their digests. Every\n"
@@ -152,8 +152,6 @@ const ls_command ls_command_bundle = {
                "  openssl genpkey -algorithm ed25519 -out key.pem\n"
                "  openssl pkey -in key.pem -pubout -out pub.pem\n"
                "  lockstep bundle runs/mine -o mine.tar.zst --data --sign key.pem",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(bundle_settings, bundle_rows),
     .run = run_bundle,
 };
@@ -256,15 +254,13 @@ static ls_status run_bundle_verify(const ls_invocation *invocation)
 
 const ls_command ls_command_bundle_verify = {
     .name = "bundle verify",
-    .words = "BUNDLE",
+    LS_WORDS("BUNDLE", 1, 1),
     .summary = "check a bundle that arrived",
     .details = "BUNDLE is an archive or folder that 'lockstep bundle' made. Checks the size and\n"
                "SHA-256 of every file; with --key, also the signature. Nothing is unpacked.\n"
                "\n"
                "Example:\n"
                "  lockstep bundle verify mine.tar.zst --key pub.pem",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(open_settings, verify_rows),
     .run = run_bundle_verify,
 };
@@ -278,7 +274,7 @@ static ls_status run_bundle_open(const ls_invocation *invocation)
 
 const ls_command ls_command_bundle_open = {
     .name = "bundle open",
-    .words = "BUNDLE",
+    LS_WORDS("BUNDLE", 1, 1),
     .summary = "check and unpack a bundle",
     .details = "Unpacks BUNDLE into a new folder, which appears when everything in it has been\n"
                "checked as by 'bundle verify'. Links, files that BUNDLE.json does not list and\n"
@@ -287,8 +283,6 @@ const ls_command ls_command_bundle_open = {
                "Example:\n"
                "  lockstep bundle open mine.tar.zst -o mine --key pub.pem\n"
                "  cd mine && lockstep train resume.yaml --run-dir run",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(open_settings, open_rows),
     .run = run_bundle_open,
 };

@@ -129,7 +129,7 @@ static ls_status run_calibrate(const ls_invocation *invocation)
 
 const ls_command ls_command_calibrate = {
     .name = "calibrate",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "measure this machine for predictions",
     .details = "Measures the kernels of training (matrix products of many shapes, attention,\n"
                "norms, the optimizer), all-reduces and the disk, with one thread up to one per\n"
@@ -140,8 +140,6 @@ const ls_command ls_command_calibrate = {
                "Examples:\n"
                "  lockstep calibrate\n"
                "  lockstep calibrate --quick",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(calibrate_settings, calibrate_options),
     .run = run_calibrate,
 };

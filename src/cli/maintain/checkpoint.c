@@ -146,7 +146,7 @@ static ls_status run_ls(const ls_invocation *invocation)
 
 const ls_command ls_command_checkpoint_ls = {
     .name = "checkpoint ls",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "list the checkpoints of a run",
     .details = "RUN is a run directory, a folder of checkpoints, or the mirror of a run\n"
                "(s3://BUCKET/PREFIX). For each checkpoint prints its validation loss and why it\n"
@@ -155,8 +155,6 @@ const ls_command ls_command_checkpoint_ls = {
                "\n"
                "Example:\n"
                "  lockstep checkpoint ls runs/mine",
-    .words_min = 1,
-    .words_max = 1,
     .options = &json_table,
     .settings_bytes = sizeof(json_settings),
     .run = run_ls,
@@ -232,15 +230,13 @@ static ls_status run_show(const ls_invocation *invocation)
 
 const ls_command ls_command_checkpoint_show = {
     .name = "checkpoint show",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "show the contents of a checkpoint",
     .details = "CKPT is a checkpoint (RUN/checkpoints/200), or a run directory for its newest\n"
                "checkpoint.\n"
                "\n"
                "Example:\n"
                "  lockstep checkpoint show runs/mine",
-    .words_min = 1,
-    .words_max = 1,
     .options = &json_table,
     .settings_bytes = sizeof(json_settings),
     .run = run_show,
@@ -353,7 +349,7 @@ static const ls_option_table no_options = {0};
 
 const ls_command ls_command_checkpoint_verify = {
     .name = "checkpoint verify",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "read every byte of a checkpoint and check it",
     .details = "CKPT is a checkpoint, or a run directory for all its checkpoints, or the mirror\n"
                "of a run (s3://BUCKET/PREFIX). Damage is reported with file, block and offset,\n"
@@ -368,8 +364,6 @@ const ls_command ls_command_checkpoint_verify = {
                "Examples:\n"
                "  lockstep checkpoint verify runs/mine\n"
                "  lockstep checkpoint verify runs/mine/checkpoints/200 --repair",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(verify_settings, verify_options),
     .run = run_verify,
 };
@@ -433,7 +427,7 @@ static ls_status run_prune(const ls_invocation *invocation)
 
 const ls_command ls_command_checkpoint_prune = {
     .name = "checkpoint prune",
-    .words = "RUN",
+    LS_WORDS("RUN", 1, 1),
     .summary = "remove old checkpoints, keep the newest and the best",
     .details = "RUN is a run directory or a folder of checkpoints. The newest good checkpoint,\n"
                "pinned checkpoints ('lockstep checkpoint pin') and damaged ones are never\n"
@@ -442,8 +436,6 @@ const ls_command ls_command_checkpoint_prune = {
                "Examples:\n"
                "  lockstep checkpoint prune runs/mine --dry-run\n"
                "  lockstep checkpoint prune runs/mine --keep-last 1 --keep-best 2",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(prune_settings, prune_options),
     .run = run_prune,
 };
@@ -471,15 +463,13 @@ static ls_status run_unpin(const ls_invocation *invocation)
 
 const ls_command ls_command_checkpoint_pin = {
     .name = "checkpoint pin",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "protect a checkpoint from being removed",
     .details = "CKPT is the folder of one checkpoint, also of a run in progress. No rule removes\n"
                "a pinned checkpoint.\n"
                "\n"
                "Example:\n"
                "  lockstep checkpoint pin runs/mine/checkpoints/200",
-    .words_min = 1,
-    .words_max = 1,
     .options = &no_options,
     .settings_bytes = 1,
     .run = run_pin,
@@ -487,15 +477,13 @@ const ls_command ls_command_checkpoint_pin = {
 
 const ls_command ls_command_checkpoint_unpin = {
     .name = "checkpoint unpin",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "let a pinned checkpoint be removed again",
     .details = "The next save or 'lockstep checkpoint prune' removes the checkpoint, unless a\n"
                "rule keeps it.\n"
                "\n"
                "Example:\n"
                "  lockstep checkpoint unpin runs/mine/checkpoints/200",
-    .words_min = 1,
-    .words_max = 1,
     .options = &no_options,
     .settings_bytes = 1,
     .run = run_unpin,
@@ -517,7 +505,7 @@ static ls_status run_state_hash(const ls_invocation *invocation)
 
 const ls_command ls_command_state_hash = {
     .name = "state-hash",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "print a hash of parameters and optimizer state",
     .details = "CKPT is a checkpoint, or a run directory for its newest checkpoint. Prints 64\n"
                "hex digits: SHA-256 over parameters, first and second moments in the order of\n"
@@ -526,8 +514,6 @@ const ls_command ls_command_state_hash = {
                "\n"
                "Example:\n"
                "  lockstep state-hash runs/mine",
-    .words_min = 1,
-    .words_max = 1,
     .options = &no_options,
     .settings_bytes = 1,
     .run = run_state_hash,

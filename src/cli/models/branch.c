@@ -133,7 +133,7 @@ static ls_status run_branch(const ls_invocation *invocation)
 
 const ls_command ls_command_branch = {
     .name = "branch",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "start branches of a model on different data",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. For each --data the command writes a run file that trains\n"
@@ -146,8 +146,6 @@ const ls_command ls_command_branch = {
                "  lockstep branch base --data de.txt --data fr.txt --data code.txt\n"
                "  lockstep branch base --data 'mail/*.txt' --name mail --steps 500 --train\n"
                "  lockstep branch base --data a.txt --data b.txt --set train.optimizer.lr=1e-4",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(branch_settings, branch_options),
     .run = run_branch,
 };

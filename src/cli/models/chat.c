@@ -284,7 +284,7 @@ static ls_status run_chat(const ls_invocation *invocation)
 
 const ls_command ls_command_chat = {
     .name = "chat",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "talk to a model in the terminal",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory, with a chat template. Each line is answered; what was\n"
@@ -295,8 +295,6 @@ const ls_command ls_command_chat = {
                "Examples:\n"
                "  lockstep chat runs/mine\n"
                "  echo 'What is 3 times 4?' | lockstep chat runs/mine --temperature 0",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(chat_settings, chat_options),
     .run = run_chat,
 };

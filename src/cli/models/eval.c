@@ -183,7 +183,7 @@ static ls_status run_eval(const ls_invocation *invocation)
 
 const ls_command ls_command_eval = {
     .name = "eval",
-    .words = "CKPT...",
+    LS_WORDS("CKPT...", 1, 64),
     .summary = "measure a model: loss on a text, accuracy on records and tasks",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. The loss is the mean over all tokens but the first: each is\n"
@@ -207,8 +207,6 @@ const ls_command ls_command_eval = {
                "  lockstep eval base runs/mine --records sums.jsonl --label answer --extract '#### *(.*)'\n"
                "  lockstep eval runs/mine --tasks hellaswag=hellaswag_val.jsonl --shots 5\n"
                "  lockstep eval base runs/mine --side-by-side --prompt \"Why is the sky blue?\"",
-    .words_min = 1,
-    .words_max = 64,
     LS_SETTINGS(eval_settings, eval_options),
     .run = run_eval,
 };

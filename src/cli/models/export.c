@@ -269,7 +269,7 @@ static ls_status run_export(const ls_invocation *invocation)
 
 const ls_command ls_command_export = {
     .name = "export",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "convert a checkpoint to a Hugging Face model or a GGUF file",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used, or with\n"
                "--best the one with the lowest validation loss) or a Hugging Face directory.\n"
@@ -290,8 +290,6 @@ const ls_command ls_command_export = {
                "  lockstep export runs/mine -o mine-hf\n"
                "  lockstep export runs/mine -o mine-hf --replace --dtype bf16 --shard-size 5GB\n"
                "  lockstep export runs/mine --gguf mine.gguf --quant q4_k_m",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(export_settings, export_options),
     .run = run_export,
 };

@@ -55,7 +55,7 @@ static ls_status run_import(const ls_invocation *invocation)
 
 const ls_command ls_command_import = {
     .name = "import",
-    .words = "HF_DIR",
+    LS_WORDS("HF_DIR", 1, 1),
     .summary = "convert a Hugging Face model to a checkpoint",
     .details = "HF_DIR holds config.json, the weights as safetensors (one file or several), and\n"
                "optionally a tokenizer. The checkpoint is written to DIR/0. Every command that\n"
@@ -64,8 +64,6 @@ const ls_command ls_command_import = {
                "\n"
                "Example:\n"
                "  lockstep import ~/models/SmolLM-135M -o models/smol",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(output_settings, output_options),
     .run = run_import,
 };

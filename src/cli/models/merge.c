@@ -169,7 +169,7 @@ static ls_status run_merge(const ls_invocation *invocation)
 
 const ls_command ls_command_merge = {
     .name = "merge",
-    .words = "CKPT...",
+    LS_WORDS("CKPT...", 1, 64),
     .summary = "make one model of several branches",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used), a Hugging\n"
                "Face directory or an adapter. The models have the same shape and tokenizer, as\n"
@@ -189,8 +189,6 @@ const ls_command ls_command_merge = {
                "  lockstep merge tuned -o more --method task-arithmetic --base base --scale 0.5\n"
                "  lockstep merge a b -o tall --method stitch --layers A:0-5,B:4-7\n"
                "  lockstep merge branches/de branches/fr branches/code -o mix --method experts",
-    .words_min = 1,
-    .words_max = 64,
     LS_SETTINGS(merge_settings, merge_options),
     .run = run_merge,
 };

@@ -101,7 +101,7 @@ static ls_status run_pull(const ls_invocation *invocation)
 
 const ls_command ls_command_pull = {
     .name = "pull",
-    .words = "ORG/NAME",
+    LS_WORDS("ORG/NAME", 1, 1),
     .summary = "fetch a model from a hub",
     .details = "Fetches configuration, tokenizer, chat template and safetensors of a model, and\n"
                "checks them against the hub's list. The folder appears when it is complete; what\n"
@@ -111,8 +111,6 @@ const ls_command ls_command_pull = {
                "Examples:\n"
                "  lockstep pull HuggingFaceTB/SmolLM2-135M\n"
                "  lockstep pull ORG/NAME -o base --revision v1.0",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(pull_settings, pull_options),
     .run = run_pull,
 };

@@ -117,7 +117,7 @@ static ls_status run_add(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_add = {
     .name = "registry add",
-    .words = "PATH",
+    LS_WORDS("PATH", 1, 1),
     .summary = "add a model, data set or evaluation to the registry",
     .details = "PATH is a run directory (its newest checkpoint is added), a checkpoint, a folder or\n"
                "a file. It becomes the next version of --name, in stage candidate. The entry\n"
@@ -132,8 +132,6 @@ const ls_command ls_command_registry_add = {
                "  lockstep registry add runs/mine --name assistant --store\n"
                "  lockstep registry add scores.json --name scores --kind evaluation --parent "
                "assistant@3",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(add_settings, add_options),
     .run = run_add,
 };
@@ -215,15 +213,13 @@ static ls_status run_ls(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_ls = {
     .name = "registry ls",
-    .words = "[NAME]",
+    LS_WORDS("[NAME]", 0, 1),
     .summary = "list what is in the registry",
     .details = "Lists all versions of all names, or those of NAME.\n"
                "\n"
                "Examples:\n"
                "  lockstep registry ls\n"
                "  lockstep registry ls assistant --json",
-    .words_min = 0,
-    .words_max = 1,
     .options = &list_table,
     .settings_bytes = sizeof(list_settings),
     .run = run_ls,
@@ -320,15 +316,13 @@ static ls_status run_show(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_show = {
     .name = "registry show",
-    .words = "REF",
+    LS_WORDS("REF", 1, 1),
     .summary = "show an entry of the registry",
     .details = REFERENCES "Shows its files with their digests, the run it came from, and the history of its\n"
                           "stages.\n"
                           "\n"
                           "Example:\n"
                           "  lockstep registry show assistant@approved",
-    .words_min = 1,
-    .words_max = 1,
     .options = &list_table,
     .settings_bytes = sizeof(list_settings),
     .run = run_show,
@@ -364,7 +358,7 @@ static ls_status run_get(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_get = {
     .name = "registry get",
-    .words = "REF",
+    LS_WORDS("REF", 1, 1),
     .summary = "fetch an entry's files from the registry",
     .details =
         REFERENCES "The folder appears when all files have arrived and match the digests of the entry.\n"
@@ -373,8 +367,6 @@ const ls_command ls_command_registry_get = {
                    "\n"
                    "Example:\n"
                    "  lockstep registry get assistant@approved -o assistant",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(get_settings, get_options),
     .run = run_get,
 };
@@ -416,7 +408,7 @@ static ls_status run_promote(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_promote = {
     .name = "registry promote",
-    .words = "REF STAGE",
+    LS_WORDS("REF STAGE", 2, 2),
     .summary = "approve or retire a version in the registry",
     .details =
         REFERENCES "STAGE is candidate, approved or retired. The history keeps who did it, and when.\n"
@@ -424,8 +416,6 @@ const ls_command ls_command_registry_promote = {
                    "Examples:\n"
                    "  lockstep registry promote assistant@3 approved --note 'best of five on our tasks'\n"
                    "  lockstep registry promote assistant@2 retired",
-    .words_min = 2,
-    .words_max = 2,
     LS_SETTINGS(promote_settings, promote_options),
     .run = run_promote,
 };
@@ -463,7 +453,7 @@ static ls_status run_export(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_export = {
     .name = "registry export",
-    .words = "REF",
+    LS_WORDS("REF", 1, 1),
     .summary = "write a version for MLflow's model registry",
     .details =
         REFERENCES "Writes the entry's files with an MLmodel file, and the records of a registered model\n"
@@ -472,8 +462,6 @@ const ls_command ls_command_registry_export = {
                    "\n"
                    "Example:\n"
                    "  lockstep registry export assistant@approved --mlflow mlruns",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(export_settings, export_options),
     .run = run_export,
 };

@@ -115,7 +115,7 @@ static ls_status run_lineage(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_lineage = {
     .name = "registry lineage",
-    .words = "REF",
+    LS_WORDS("REF", 1, 1),
     .summary = "show what a model was made from, and what from it",
     .details = "Follows the parents of REF (base models, data sets, tokenizers) back to the first,\n"
                "with run files, data digests, versions of the program and metrics; then what was\n"
@@ -125,8 +125,6 @@ const ls_command ls_command_registry_lineage = {
                "Examples:\n"
                "  lockstep registry lineage assistant@3\n"
                "  lockstep registry lineage assistant@approved --svg lineage.svg",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(lineage_settings, lineage_options),
     .run = run_lineage,
 };
@@ -210,7 +208,7 @@ static ls_status run_verify(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_verify = {
     .name = "registry verify",
-    .words = "[REF]",
+    LS_WORDS("[REF]", 0, 1),
     .summary = "compare the registry's files with their digests",
     .details = "Reads the files of REF, or of all versions of all names. Files that are not stored\n"
                "in the registry are read at their path; if they are missing there, the command\n"
@@ -218,8 +216,6 @@ const ls_command ls_command_registry_verify = {
                "\n"
                "Example:\n"
                "  lockstep registry verify",
-    .words_min = 0,
-    .words_max = 1,
     LS_SETTINGS(verify_settings, verify_options),
     .run = run_verify,
 };
@@ -256,15 +252,13 @@ static ls_status run_gc(const ls_invocation *invocation)
 
 const ls_command ls_command_registry_gc = {
     .name = "registry gc",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "remove what no version in the registry needs",
     .details = "Removes the remains of interrupted commands; with --retired, also the files that only\n"
                "retired versions need. Nothing is removed while an entry is being added.\n"
                "\n"
                "Example:\n"
                "  lockstep registry gc --dry-run",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(gc_settings, gc_options),
     .run = run_gc,
 };

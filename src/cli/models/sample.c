@@ -118,7 +118,7 @@ static ls_status run_sample(const ls_invocation *invocation)
 
 const ls_command ls_command_sample = {
     .name = "sample",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "continue a text with a model",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. The text is printed while it is generated. The same\n"
@@ -127,8 +127,6 @@ const ls_command ls_command_sample = {
                "Examples:\n"
                "  lockstep sample runs/mine --prompt \"Once upon a time\"\n"
                "  lockstep sample runs/mine --temperature 0 --max-tokens 50",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(sample_settings, sample_options),
     .run = run_sample,
 };

@@ -167,7 +167,7 @@ static ls_status run_serve(const ls_invocation *invocation)
 
 const ls_command ls_command_serve = {
     .name = "serve",
-    .words = "CKPT",
+    LS_WORDS("CKPT", 1, 1),
     .summary = "answer prompts and chats over HTTP",
     .details = "CKPT is a checkpoint, a run directory (its newest checkpoint is used) or a\n"
                "Hugging Face directory. The API is OpenAI's: /v1/completions,\n"
@@ -178,8 +178,6 @@ const ls_command ls_command_serve = {
                "Examples:\n"
                "  lockstep serve runs/mine\n"
                "  lockstep serve runs/mine --listen 127.0.0.1:0 --slots 4 --context 2048",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(serve_settings, serve_options),
     .run = run_serve,
 };

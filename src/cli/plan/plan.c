@@ -322,7 +322,7 @@ static ls_status run_plan(const ls_invocation *invocation)
 
 const ls_command ls_command_plan = {
     .name = "plan",
-    .words = "MODEL",
+    LS_WORDS("MODEL", 0, 1),
     .summary = "predict memory, time and cost of training a model",
     .details = "MODEL is a preset (gpt2, llama3-8b, llama3-70b, mixtral-8x7b, ...), a Hugging\n"
                "Face config.json, a run file, or a list such as\n"
@@ -344,8 +344,6 @@ const ls_command ls_command_plan = {
                "  lockstep plan --portfolio examples/plan/portfolio.yaml\n"
                "  lockstep plan --accuracy\n"
                "  lockstep plan --list models",
-    .words_min = 0,
-    .words_max = 1,
     .options = &plan_table,
     .settings_bytes = sizeof(ls_plan_settings),
     .run = run_plan,

@@ -267,7 +267,7 @@ static ls_status run_accounts(const ls_invocation *invocation)
 
 const ls_command ls_command_accounts = {
     .name = "accounts",
-    .words = "[NAME]",
+    LS_WORDS("[NAME]", 0, 1),
     .summary = "list or change accounts: shares, quotas, budgets, users",
     .details = "Without NAME, prints one line per account. NAME with an option creates or\n"
                "changes that account; only the user who runs the daemon may do that.\n"
@@ -286,7 +286,6 @@ const ls_command ls_command_accounts = {
                "  lockstep accounts research --users ann,bob --priority-max high\n"
                "  lockstep accounts research --budget 500\n"
                "  lockstep accounts research --delete",
-    .words_max = 1,
     LS_SETTINGS(account_settings, account_options),
     .run = run_accounts,
 };

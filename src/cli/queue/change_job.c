@@ -199,7 +199,7 @@ static ls_status run_release(const ls_invocation *invocation)
 
 const ls_command ls_command_cancel = {
     .name = "cancel",
-    .words = "[JOB...]",
+    LS_WORDS("[JOB...]", 0, LS_QUEUE_JOBS_MAX),
     .summary = "cancel jobs",
     .details = "A running job gets SIGTERM and then its grace time: a training run saves a\n"
                "checkpoint and can be resumed with 'lockstep train'. Cancelling the job again\n"
@@ -208,7 +208,6 @@ const ls_command ls_command_cancel = {
                "Examples:\n"
                "  lockstep cancel 12 13\n"
                "  lockstep cancel --group sweep-14 --state queued",
-    .words_max = LS_QUEUE_JOBS_MAX,
     .options = &change_table,
     .settings_bytes = sizeof(change_settings),
     .run = run_cancel,
@@ -216,7 +215,7 @@ const ls_command ls_command_cancel = {
 
 const ls_command ls_command_hold = {
     .name = "hold",
-    .words = "[JOB...]",
+    LS_WORDS("[JOB...]", 0, LS_QUEUE_JOBS_MAX),
     .summary = "keep jobs from running until they are released",
     .details = "A waiting job stays in the queue but does not start. A running job saves, gives\n"
                "its devices back, and waits. 'lockstep release JOB' lets it run again.\n"
@@ -224,7 +223,6 @@ const ls_command ls_command_hold = {
                "Examples:\n"
                "  lockstep hold 12\n"
                "  lockstep hold --account research",
-    .words_max = LS_QUEUE_JOBS_MAX,
     .options = &change_table,
     .settings_bytes = sizeof(change_settings),
     .run = run_hold,
@@ -232,14 +230,13 @@ const ls_command ls_command_hold = {
 
 const ls_command ls_command_release = {
     .name = "release",
-    .words = "[JOB...]",
+    LS_WORDS("[JOB...]", 0, LS_QUEUE_JOBS_MAX),
     .summary = "let held jobs run",
     .details = "Ends the effect of 'lockstep hold' and of 'lockstep submit --hold'.\n"
                "\n"
                "Examples:\n"
                "  lockstep release 12\n"
                "  lockstep release --state held",
-    .words_max = LS_QUEUE_JOBS_MAX,
     .options = &change_table,
     .settings_bytes = sizeof(change_settings),
     .run = run_release,
@@ -266,14 +263,12 @@ static ls_status run_priority(const ls_invocation *invocation)
 
 const ls_command ls_command_priority = {
     .name = "priority",
-    .words = "JOB... low|normal|high",
+    LS_WORDS("JOB... low|normal|high", 2, LS_QUEUE_JOBS_MAX),
     .summary = "change the priority of jobs",
     .details = "The new priority takes effect at once.\n"
                "\n"
                "Example:\n"
                "  lockstep priority 12 high",
-    .words_min = 2,
-    .words_max = LS_QUEUE_JOBS_MAX,
     LS_SETTINGS(priority_settings, priority_options),
     .run = run_priority,
 };
@@ -355,7 +350,7 @@ static ls_status run_change(const ls_invocation *invocation)
 
 const ls_command ls_command_change = {
     .name = "change",
-    .words = "JOB...",
+    LS_WORDS("JOB...", 1, LS_QUEUE_JOBS_MAX),
     .summary = "change the time limit, cap, account or dependencies of jobs",
     .details = "The jobs must be waiting, unless only --max-cost is given. The events of a job\n"
                "record what was changed, and by whom. A job can wait only for jobs that were\n"
@@ -366,8 +361,6 @@ const ls_command ls_command_change = {
                "  lockstep change 12 --max-cost 25\n"
                "  lockstep change 12 13 --after 9 --after 10\n"
                "  lockstep change 12 --after none",
-    .words_min = 1,
-    .words_max = LS_QUEUE_JOBS_MAX,
     LS_SETTINGS(terms_settings, terms_options),
     .run = run_change,
 };

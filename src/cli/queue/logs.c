@@ -200,7 +200,7 @@ static ls_status run_logs(const ls_invocation *invocation)
 
 const ls_command ls_command_logs = {
     .name = "logs",
-    .words = "JOB",
+    LS_WORDS("JOB", 1, 1),
     .summary = "print the output of a job",
     .details = "Prints standard output and standard error of all processes of the job, in the\n"
                "order of arrival. On a terminal, control sequences other than colours are shown\n"
@@ -213,8 +213,6 @@ const ls_command ls_command_logs = {
                "  lockstep logs 12 -n 20\n"
                "      the last twenty lines\n"
                "  lockstep logs 12 --rank 3",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(logs_settings, logs_options),
     .run = run_logs,
 };
@@ -341,7 +339,7 @@ static ls_status run_wait(const ls_invocation *invocation)
 
 const ls_command ls_command_wait = {
     .name = "wait",
-    .words = "JOB...",
+    LS_WORDS("JOB...", 1, LS_QUEUE_JOBS_MAX),
     .summary = "wait until jobs end and return their exit code",
     .details = "The exit code is that of the job: 0 when it succeeded, 1 when it was cancelled\n"
                "before it ran. For several jobs it is the first exit code that is not 0. The\n"
@@ -349,8 +347,6 @@ const ls_command ls_command_wait = {
                "\n"
                "Example:\n"
                "  lockstep wait 12 && echo done",
-    .words_min = 1,
-    .words_max = LS_QUEUE_JOBS_MAX,
     LS_SETTINGS(wait_settings, wait_options),
     .run = run_wait,
 };

@@ -319,7 +319,7 @@ static ls_status run_ps(const ls_invocation *invocation)
 
 const ls_command ls_command_ps = {
     .name = "ps",
-    .words = "[JOB]",
+    LS_WORDS("[JOB]", 0, 1),
     .summary = "list jobs: which run, which wait, and why",
     .details = "Prints one line per job. FOR is the time for which the job has waited or run,\n"
                "or the time since it ended. LEFT is the time until it ends, by its steps or its\n"
@@ -333,7 +333,6 @@ const ls_command ls_command_ps = {
                "      also the twenty jobs that ended last\n"
                "  lockstep ps --group sweep-12\n"
                "      the jobs of a sweep with their values and losses",
-    .words_max = 1,
     LS_SETTINGS(ps_settings, ps_options),
     .run = run_ps,
 };

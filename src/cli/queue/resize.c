@@ -293,7 +293,7 @@ static ls_status run_resize(const ls_invocation *invocation)
 
 const ls_command ls_command_resize = {
     .name = "resize",
-    .words = "RUN|JOB",
+    LS_WORDS("RUN|JOB", 1, 1),
     .summary = "change the number of ranks of a running run or of a job",
     .details = "RUN is the run directory of a run in progress. Ranks join or leave at a step\n"
                "boundary while the others compute; the result has the same bits. The command\n"
@@ -314,8 +314,6 @@ const ls_command ls_command_resize = {
                "  lockstep resize 12 --ranks 3\n"
                "  lockstep resize 12 --ranks 1 --max-ranks 1\n"
                "      job 12 keeps one rank",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(resize_settings, resize_options),
     .run = run_resize,
 };

@@ -75,12 +75,10 @@ static ls_status run_runner(const ls_invocation *invocation)
 
 const ls_command ls_command_runner = {
     .name = "runner",
-    .words = "FOLDER EPOCH",
+    LS_WORDS("FOLDER EPOCH", 2, 2),
     .summary = "run one start of a job",
     .details = "Started by the queue's daemon and able to outlive it: reads the ticket of the\n"
                "epoch, starts the ranks, and writes down how they ended.",
-    .words_min = 2,
-    .words_max = 2,
     .hidden = true,
     LS_SETTINGS(runner_settings, runner_options),
     .run = run_runner,

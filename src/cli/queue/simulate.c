@@ -268,7 +268,7 @@ static ls_status run_simulate(const ls_invocation *invocation)
 
 const ls_command ls_command_simulate = {
     .name = "simulate",
-    .words = "TRACE",
+    LS_WORDS("TRACE", 1, 1),
     .summary = "replay a trace of jobs on a cluster under a policy",
     .details = "Prints how long the jobs of TRACE would have taken and waited on the cluster\n"
                "under the policy. docs/orchestration.md explains the policies and the numbers.\n"
@@ -277,8 +277,6 @@ const ls_command ls_command_simulate = {
                "which the first three are required, with times in seconds:\n" LS_TRACE_OWN_COLUMNS "\n"
                "Example:\n"
                "  lockstep simulate trace.csv --cluster 64x8 --html simulation.html",
-    .words_min = 1,
-    .words_max = 1,
     .options = &simulate_table,
     .settings_bytes = sizeof(simulate_settings),
     .run = run_simulate,

@@ -255,7 +255,7 @@ static ls_status run_slurm_config(const ls_invocation *invocation)
 
 const ls_command ls_command_slurm_config = {
     .name = "slurm-config",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "write a working Slurm configuration",
     .details = "Writes slurm.conf and its companion files for the version of Slurm that is\n"
                "found: ranks placed near each other, backfill, three partitions (high, normal,\n"
@@ -272,8 +272,6 @@ const ls_command ls_command_slurm_config = {
                "  /tmp/slurm/stop\n"
                "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm\n"
                "  lockstep slurm-config --hosts hosts.txt --shared /home -o slurm --apply",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(slurm_config_settings, slurm_config_options),
     .run = run_slurm_config,
 };

@@ -251,7 +251,7 @@ static ls_status run_submit(const ls_invocation *invocation)
 
 const ls_command ls_command_submit = {
     .name = "submit",
-    .words = "FILE | -- COMMAND...",
+    LS_WORDS("FILE | -- COMMAND...", 0, LS_QUEUE_JOBS_MAX),
     .summary = "add a job to the queue",
     .details =
         "FILE is a run file, or '-' for standard input. COMMAND is a program with its\n"
@@ -275,8 +275,6 @@ const ls_command ls_command_submit = {
         "  lockstep submit --ranks 2 --set job.time_limit=1h -- python3 script.py --fast\n"
         "  lockstep submit --pty\n"
         "      a shell with a device, in this terminal",
-    .words_min = 0,
-    .words_max = LS_QUEUE_JOBS_MAX,
     LS_SETTINGS(submit_settings, submit_options),
     .run = run_submit,
 };
@@ -405,7 +403,7 @@ static ls_status run_sweep(const ls_invocation *invocation)
 
 const ls_command ls_command_sweep = {
     .name = "sweep",
-    .words = "FILE",
+    LS_WORDS("FILE", 1, 1),
     .summary = "queue a job for each combination of values",
     .details = "FILE is a run file, as for 'lockstep submit'. Each combination of the values\n"
                "given with --set becomes a job of one group. The jobs are queued together; if\n"
@@ -425,8 +423,6 @@ const ls_command ls_command_sweep = {
                "  lockstep sweep run.yaml --set train.optimizer.lr=1e-2,3e-3,1e-3,3e-4 \\\n"
                "      --set train.seed=1,2,3,4 --set asha.first=100\n"
                "      16 jobs, of which 4 train beyond step 100",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(submit_settings, sweep_options),
     .run = run_sweep,
 };

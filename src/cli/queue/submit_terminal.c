@@ -115,11 +115,9 @@ static const ls_option_table no_options;
 
 const ls_command ls_command_job_terminal = {
     .name = "job-terminal",
-    .words = "SOCKET -- COMMAND...",
+    LS_WORDS("SOCKET -- COMMAND...", 2, LS_QUEUE_JOBS_MAX),
     .summary = "run a program in the terminal of the person who submitted it",
     .details = "Started as the program of a job by 'lockstep submit --pty'.",
-    .words_min = 2,
-    .words_max = LS_QUEUE_JOBS_MAX,
     .hidden = true,
     .options = &no_options,
     .run = run_job_terminal,

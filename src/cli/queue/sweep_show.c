@@ -220,7 +220,7 @@ static ls_status run_show(const ls_invocation *invocation)
 
 const ls_command ls_command_sweep_show = {
     .name = "sweep show",
-    .words = "[SWEEP]",
+    LS_WORDS("[SWEEP]", 0, 1),
     .summary = "compare the jobs of a sweep",
     .details = "Lists the jobs of SWEEP with the values they try, the step they have reached,\n"
                "their loss where they were last compared, and why each trains on or was\n"
@@ -231,8 +231,6 @@ const ls_command ls_command_sweep_show = {
                "\n"
                "Example:\n"
                "  lockstep sweep show sweep-12",
-    .words_min = 0,
-    .words_max = 1,
     LS_SETTINGS(show_settings, show_options),
     .run = run_show,
 };

@@ -295,7 +295,7 @@ static ls_status run_up(const ls_invocation *invocation)
 
 const ls_command ls_command_up = {
     .name = "up",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "start the job queue of this machine",
     .details = "Starts the daemon that runs submitted jobs as devices and policy allow. Its\n"
                "files are in $LOCKSTEP_HOME (default ~/.lockstep), settings in config.yaml and\n"
@@ -308,8 +308,6 @@ const ls_command ls_command_up = {
                "  lockstep up --slots 4\n"
                "  lockstep up --engine slurm\n"
                "      jobs go to the Slurm of this machine",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(up_settings, up_options),
     .run = run_up,
 };
@@ -545,15 +543,13 @@ static ls_status run_down(const ls_invocation *invocation)
 
 const ls_command ls_command_down = {
     .name = "down",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "stop the daemon of the queue; running jobs continue",
     .details = "Running jobs continue, and waiting jobs stay in the queue until 'lockstep up'.\n"
                "With --cancel all jobs are cancelled first: they save and end.\n"
                "\n"
                "Example:\n"
                "  lockstep down",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(down_settings, down_options),
     .run = run_down,
 };

@@ -215,7 +215,7 @@ static ls_status run_undrain(const ls_invocation *invocation)
 
 const ls_command ls_command_drain = {
     .name = "drain",
-    .words = "[NODE]",
+    LS_WORDS("[NODE]", 0, 1),
     .summary = "let no more jobs start on a machine",
     .details = "Jobs that run on the machine continue; when they have ended, 'lockstep nodes'\n"
                "shows it as drained. NODE is a name that 'lockstep nodes' prints, and is not\n"
@@ -223,7 +223,6 @@ const ls_command ls_command_drain = {
                "\n"
                "Example:\n"
                "  lockstep drain --reason 'GPU 3 reports errors'",
-    .words_max = 1,
     .options = &reason_table,
     .settings_bytes = sizeof(upkeep_settings),
     .run = run_drain,
@@ -231,13 +230,12 @@ const ls_command ls_command_drain = {
 
 const ls_command ls_command_undrain = {
     .name = "undrain",
-    .words = "[NODE]",
+    LS_WORDS("[NODE]", 0, 1),
     .summary = "put a drained machine back into use",
     .details = "Ends the effect of 'lockstep drain'.\n"
                "\n"
                "Example:\n"
                "  lockstep undrain",
-    .words_max = 1,
     .options = &plain_table,
     .settings_bytes = sizeof(upkeep_settings),
     .run = run_undrain,

@@ -143,7 +143,7 @@ static ls_status run_why(const ls_invocation *invocation)
 
 const ls_command ls_command_why = {
     .name = "why",
-    .words = "JOB",
+    LS_WORDS("JOB", 1, 1),
     .summary = "explain why a job waits and when it starts",
     .details = "Names the first obstacle: a hold, another job, the quota of its account, jobs\n"
                "that come first, too few free devices, too few devices near each other, or a\n"
@@ -156,8 +156,6 @@ const ls_command ls_command_why = {
                "\n"
                "Example:\n"
                "  lockstep why 12",
-    .words_min = 1,
-    .words_max = 1,
     LS_SETTINGS(why_settings, why_options),
     .run = run_why,
 };

@@ -41,7 +41,7 @@ static ls_status run_agent(const ls_invocation *invocation)
 
 const ls_command ls_command_agent = {
     .name = "agent",
-    .words = "",
+    LS_WORDS("", 0, 0),
     .summary = "run the ranks of this host for a run on several hosts",
     .details = "Joins the run whose 'lockstep train' listens at --coordinator: starts the ranks\n"
                "of this host, watches them, and ends with the run. 'lockstep train --hosts FILE'\n"
@@ -58,8 +58,6 @@ const ls_command ls_command_agent = {
                "      takes all ranks that have no host yet\n"
                "  lockstep agent --coordinator 10.0.0.1:4711 --slots 2\n"
                "      takes at most two ranks",
-    .words_min = 0,
-    .words_max = 0,
     LS_SETTINGS(agent_settings, agent_options),
     .run = run_agent,
 };

@@ -110,7 +110,7 @@ static ls_status run_new(const ls_invocation *invocation)
 
 const ls_command ls_command_new = {
     .name = "new",
-    .words = "KIND DIR",
+    LS_WORDS("KIND DIR", 2, 2),
     .summary = "write a run file for your own text or records",
     .details = "KIND is one of\n"
                "\n"
@@ -126,8 +126,6 @@ const ls_command ls_command_new = {
                "  lockstep pull HuggingFaceTB/SmolLM2-135M -o smollm2-135m\n"
                "  lockstep new chat assistant --data records.jsonl --model smollm2-135m\n"
                "  lockstep new scratch stories --data stories.txt",
-    .words_min = 2,
-    .words_max = 2,
     LS_SETTINGS(new_settings, new_options),
     .run = run_new,
 };

@@ -164,7 +164,7 @@ static ls_status run_train(const ls_invocation *invocation)
 
 const ls_command ls_command_train = {
     .name = "train",
-    .words = "CONFIG",
+    LS_WORDS("CONFIG", 0, 1),
     .summary = "train a model as a run file describes",
     .details = "Trains the model that CONFIG, a run file in YAML, describes. 'lockstep train\n"
                "--keys' lists every key of a run file.\n"
@@ -192,8 +192,6 @@ const ls_command ls_command_train = {
                "      other hosts join with 'lockstep agent'\n"
                "  srun --ntasks 8 lockstep train mine.yaml\n"
                "      ranks started by srun, torchrun or mpirun",
-    .words_min = 0,
-    .words_max = 1,
     LS_SETTINGS(train_settings, train_options),
     .run = run_train,
 };
