@@ -63,6 +63,18 @@ static inline uint32_t ls_compression_keep(uint32_t keep, uint64_t warmup_steps,
     return warm > keep ? warm : keep;
 }
 
+/* How the sum of `groups` packed groups is packed. All that topk has sent of them fits in as many
+ * numbers; where that is more than half of all, all are sent as bfloat16. */
+static inline ls_compression ls_compression_of_sum(ls_compression groups_form, uint32_t groups)
+{
+    if (groups_form.kind == LS_COMPRESSION_TOPK) {
+        groups_form.keep *= groups;
+        groups_form.kind =
+            groups_form.keep > LS_COMPRESSION_KEEP_MAX ? LS_COMPRESSION_BF16 : LS_COMPRESSION_TOPK;
+    }
+    return groups_form;
+}
+
 /* Numbers that topk keeps of a block of `count`. */
 static inline uint32_t ls_compression_kept(const ls_compression *compression, uint32_t count)
 {

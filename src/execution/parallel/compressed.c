@@ -18,8 +18,8 @@ struct ls_compressed {
     ls_data_parallel *parallel;
     uint32_t count; /* groups */
     group groups[LS_COMPRESSION_GROUPS_MAX];
-    ls_node_sum order; /* of the groups */
-    ls_compression settings, now, changes;
+    ls_node_sum order;                           /* of the groups */
+    ls_compression settings, now, sums, changes; /* sums: now, or the changes */
     uint64_t warmup;
     float *residuals[2][LS_RESIDUALS_MAX];
     const float *const *old; /* of the current step: read */
@@ -106,11 +106,12 @@ void ls_compressed_enter(ls_compressed *c, uint64_t step)
 {
     c->now = c->settings;
     c->now.keep = ls_compression_keep(c->settings.keep, c->warmup, step);
+    c->sums = c->changes.kind ? c->changes : ls_compression_of_sum(c->now, c->count);
     c->old = (const float *const *)c->residuals[step % 2];
     c->next = c->residuals[(step + 1) % 2];
     memset(c->left_over, 0, (size_t)c->block_count * sizeof *c->left_over);
     if (c->parallel->hosts) {
-        ls_hosts_compress(c->parallel->hosts, c->now, c->changes.kind ? c->changes : c->now);
+        ls_hosts_compress(c->parallel->hosts, c->now, c->sums);
     }
 }
 
@@ -137,7 +138,7 @@ ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, 
     const ls_compressed_sum sum = {.compression = c->now,
                                    .terms = terms,
                                    .order = &c->order.sum,
-                                   .again = c->now,
+                                   .again = c->sums,
                                    .whole = c->changes.kind ? NULL : &whole,
                                    .left_over = c->left_over + slice->first_block};
     return ls_compressed_sum_run(queue, &sum, slice->count, out, square_sums);

@@ -259,22 +259,25 @@ static ls_status open_hosts(ls_data_parallel *p, const ls_data_parallel_options 
     for (uint32_t i = 0; i < p->bucket_count; i++) {
         order[i] = p->order[i].bucket;
     }
-    const ls_hosts_options hosts = {.layout = p->layout,
-                                    .comm = options->comm,
-                                    .leaves = options->leaves,
-                                    .ranks = p->parts,
-                                    .rank = options->first_part + ls_first_held(options),
-                                    .first_rank = options->first_part,
-                                    .local_ranks = options->local_parts,
-                                    .order = order,
-                                    .group = options->group,
-                                    .compression = first_compression(options),
-                                    .sums =
-                                        options->changes.kind ? options->changes : first_compression(options),
-                                    .queue = options->queue,
-                                    .mesh = p->mesh,
-                                    .stages = options->stages,
-                                    .shadows = p->shadow};
+    const ls_compression first = first_compression(options);
+    const ls_hosts_options hosts = {
+        .layout = p->layout,
+        .comm = options->comm,
+        .leaves = options->leaves,
+        .ranks = p->parts,
+        .rank = options->first_part + ls_first_held(options),
+        .first_rank = options->first_part,
+        .local_ranks = options->local_parts,
+        .order = order,
+        .group = options->group,
+        .compression = first,
+        .sums = options->changes.kind ? options->changes
+                : options->group > 0  ? ls_compression_of_sum(first, options->leaves / options->group)
+                                      : first,
+        .queue = options->queue,
+        .mesh = p->mesh,
+        .stages = options->stages,
+        .shadows = p->shadow};
     const ls_status status = ls_hosts_create(&hosts, &p->hosts);
     free(order);
     LS_TRY(status);

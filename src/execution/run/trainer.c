@@ -258,6 +258,8 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
     trainer->loop.tokens += tokens;
     trainer->loop.process_tokens += tokens;
     trainer->loop.step_s += step_s;
+    trainer->loop.link_bytes += result->traffic.link_bytes;
+    trainer->loop.dense_bytes += result->traffic.dense_bytes;
     if (trainer->loop.first_step_s == 0.0) {
         trainer->loop.first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
         /* Measured only now, so that it does not delay the first step. */

@@ -49,9 +49,12 @@ uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, u
     const uint64_t share = LS_COMPRESSION_BLOCK * divide_up(divide_up(values, hosts), LS_COMPRESSION_BLOCK);
     /* by the owner of a share */
     const uint64_t received = groups - groups / hosts, sent = hosts - 1;
+    const ls_compression back = ls_compression_of_sum(scheme->form, (uint32_t)groups);
     uint64_t bytes = 0;
     for (uint64_t at = 0; at < values; at += share) {
-        bytes += (received + sent) * ls_compressed_bytes(&scheme->form, ls_min_u64(share, values - at));
+        const uint64_t count = ls_min_u64(share, values - at);
+        bytes +=
+            received * ls_compressed_bytes(&scheme->form, count) + sent * ls_compressed_bytes(&back, count);
     }
     return bytes;
 }

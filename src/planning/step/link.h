@@ -8,8 +8,8 @@
  * are cut into n shares, and each share is sent, packed, to the host that owns it. The owner adds
  * the groups up, packs the sum and sends it to the other hosts.
  *
- * base/compression.h says how many bytes values take in each form. What the runtime sends is the
- * sum of these over its messages; tests compare the two.
+ * base/compression.h says how many bytes values take in each form, and how sums are packed. What
+ * the runtime sends is the sum of these over its messages; tests compare the two.
  *
  * Sources: Douillard and others, "DiLoCo", 2023 (arXiv 2311.08105);
  * Jaghouar and others, "INTELLECT-1", 2024 (arXiv 2412.01152). Pure; any thread.

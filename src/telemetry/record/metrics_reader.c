@@ -59,6 +59,7 @@ static bool read_metrics(const json_t *object, ls_step_metrics *out)
         .reduce_s = ls_json_number(object, "reduce_s"),
         .optimizer_s = ls_json_number(object, "optimizer_s"),
         .wait_s = ls_json_number(object, "wait_s"),
+        .residual_norm = ls_json_number(object, "residual_norm"),
         .mfu = ls_json_number(object, "mfu"),
         .hfu = ls_json_number(object, "hfu"),
     };
@@ -71,6 +72,8 @@ static bool read_metrics(const json_t *object, ls_step_metrics *out)
     m.has_val_loss = isfinite(m.val_loss);
     (void)ls_json_count(object, "tokens", &m.tokens);
     (void)ls_json_count(object, "rss_bytes", &m.rss_bytes);
+    (void)ls_json_count(object, "link_bytes", &m.link_bytes);
+    (void)ls_json_count(object, "dense_bytes", &m.dense_bytes);
     *out = m;
     return true;
 }

@@ -196,6 +196,9 @@ static void compose_numbers(const ls_progress *p, const line_form *form, ls_text
     }
     if (form->memory && m->link_bytes > 0) {
         ls_text_printf(line, "  %.3g MB sent", 1e-6 * (double)m->link_bytes);
+        if (m->dense_bytes > m->link_bytes) {
+            ls_text_printf(line, " (%.3gx less)", (double)m->dense_bytes / (double)m->link_bytes);
+        }
     }
     if (form->memory && m->rss_bytes > 0) {
         append_memory(line, (double)m->rss_bytes);

@@ -76,6 +76,12 @@ json_t *ls_summary_to_json(const ls_summary *s)
                             : json_null());
     json_object_set_new(o, "cost_usd", positive_or_null(s->cost_usd));
     json_object_set_new(o, "energy_j", positive_or_null(s->energy_j));
+    if (s->link_bytes > 0) {
+        json_object_set_new(o, "link",
+                            json_pack("{s:I, s:I, s:o}", "bytes", (json_int_t)s->link_bytes, "dense_bytes",
+                                      (json_int_t)s->dense_bytes, "residual_norm",
+                                      positive_or_null(s->residual_norm)));
+    }
     if (s->time) {
         json_object_set(o, "time", s->time);
     }

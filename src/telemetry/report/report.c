@@ -140,6 +140,13 @@ static void add_machine_tiles(ls_report_data *data, ls_values *page)
                 "MFU, of the measured peak");
     ls_web_tile(page, bytes_text(arena, fresh(data, "peak_rss_bytes", (double)data->rss_bytes)),
                 "peak memory");
+    if (data->link_bytes > 0) {
+        ls_web_tile(page, bytes_text(arena, (double)data->link_bytes), "sent to other hosts in a step");
+    }
+    if (data->dense_bytes > data->link_bytes) {
+        const double fewer = (double)data->dense_bytes / (double)data->link_bytes;
+        ls_web_tile(page, ls_arena_printf(arena, "%.3gx", fewer), "fewer bytes sent than in float32");
+    }
     ls_web_tile(page, duration_text(arena, fresh(data, "wall_s", data->newest_s - data->begun_s)),
                 data->running ? "since the first start" : "wall time since the first start");
     if (data->has_goodput) {

@@ -44,6 +44,11 @@ static void take_metrics(ls_report_data *data, const ls_step_metrics *m)
     data->tokens_per_s[i] = m->tokens_per_s;
     data->mfu[i] = m->mfu;
     data->step_s[i] = m->step_s;
+    data->residual_norm[i] = m->residual_norm;
+    if (m->link_bytes > 0) {
+        data->link_bytes = m->link_bytes;
+        data->dense_bytes = m->dense_bytes;
+    }
     take_parts(m, data->parts_s[i]);
     data->tokens += m->tokens;
     data->rss_bytes = m->rss_bytes > data->rss_bytes ? m->rss_bytes : data->rss_bytes;
@@ -53,8 +58,8 @@ static void take_metrics(ls_report_data *data, const ls_step_metrics *m)
 static void read_metrics(ls_report_data *data, const ls_text *text)
 {
     const size_t room = count_lines(text) + 1;
-    double **columns[] = {&data->step,         &data->loss, &data->lr,    &data->grad_norm,
-                          &data->tokens_per_s, &data->mfu,  &data->step_s};
+    double **columns[] = {&data->step,         &data->loss, &data->lr,     &data->grad_norm,
+                          &data->tokens_per_s, &data->mfu,  &data->step_s, &data->residual_norm};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         *columns[i] = ls_arena_alloc(&data->arena, room * sizeof(double));
     }

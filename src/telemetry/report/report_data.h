@@ -31,10 +31,12 @@ typedef struct ls_report_data {
 
     /* One value per good line of metrics; NaN where the line has none. */
     size_t count;
-    double *step, *loss, *lr, *grad_norm, *tokens_per_s, *mfu, *step_s;
+    double *step, *loss, *lr, *grad_norm, *tokens_per_s, *mfu, *step_s, *residual_norm;
     double (*parts_s)[LS_STEP_PARTS]; /* where the time of each step went; sums to its step_s */
     uint64_t tokens;
-    uint64_t rss_bytes;   /* highest */
+    uint64_t rss_bytes; /* highest */
+    /* of the last line that has them; 0: none has */
+    uint64_t link_bytes, dense_bytes;
     uint64_t steps_total; /* of the whole run, from the summary or the run file; 0: not known */
 
     /* Validation loss, by evaluation. */

@@ -121,6 +121,10 @@ static void add_curves(ls_report_data *data, ls_values *page)
     const double *percent = percent_of(data, data->mfu);
     add_half(data, (half){"lr", "Learning rate", NULL, data->lr, false}, page);
     add_half(data, (half){"grad_norm", "Gradient norm", NULL, data->grad_norm, true}, page);
+    if (exceeds(data->residual_norm, data->count, 0.0)) {
+        add_half(data, (half){"left_over", "Left over by compression", NULL, data->residual_norm, true},
+                 page);
+    }
     add_half(data, (half){"speed", "Speed", "tokens per second", data->tokens_per_s, true}, page);
     add_half(data, (half){"use", "Use of the machine", "MFU, %", percent, true}, page);
     ls_values_flag(page, "above_peak", exceeds(percent, data->count, 105.0));

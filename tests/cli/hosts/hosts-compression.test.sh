@@ -30,6 +30,17 @@ for kind in int8 topk; do
         run "$kind-$hosts" "${settings[@]}" --hosts $hosts.hosts
         same "$kind: $hosts hosts" "$got" "$reference"
     done
+    # what four hosts wrote down of the wire, and one process of what was left over
+    check "$kind: metrics" python3 - $kind <<'PY'
+import json, math, sys
+kind = sys.argv[1]
+four, one = ([json.loads(line) for line in open(f"{kind}-{run}/metrics.jsonl")] for run in ("4", "one"))
+assert [m["residual_norm"] for m in four] == [m["residual_norm"] for m in one]
+assert all(m["dense_bytes"] > 2 * m["link_bytes"] > 0 for m in four) and "link_bytes" not in one[0]
+link = json.load(open(f"{kind}-4/summary.json"))["link"]
+assert all(link[key] == sum(m[of] for m in four) for key, of in (("bytes", "link_bytes"), ("dense_bytes", "dense_bytes"))), link
+assert math.isclose(link["residual_norm"], four[-1]["residual_norm"], rel_tol=1e-8), link
+PY
     # from three hosts, over which groups are spread, to two, and to one process
     run "$kind-moves" "${settings[@]}" --hosts 3.hosts --steps 3
     run "$kind-moves" "${settings[@]}" --hosts 2.hosts --steps 6

@@ -31,8 +31,8 @@ assert rows["local 50, int8"]["checkpoint_bytes"] == 3 * state * (n - 1) + 2 * s
 enough = [name for name, row in rows.items() if row["computing"] >= 0.75]
 assert link["pays"] == enough[0], (link["pays"], enough)
 PY
-expect 0 "$LOCKSTEP" plan gpt2 --gpus rtx-4090:4 --hosts 4 --link 100Mbit
-prints "link: 4 machines, 12.5 MB/s each way" "local 100, int4" "pays: topk 1 %" "train.compression: {kind: topk, ratio: 0.01, groups: 4}"
+expect 0 "$LOCKSTEP" plan gpt2 --gpus rtx-4090:4 --hosts 4 --link 200Mbit
+prints "link: 4 machines, 25 MB/s each way" "local 100, int4" "pays: topk 1 %" "train.compression: {kind: topk, ratio: 0.01, groups: 4}"
 expect 0 "$LOCKSTEP" plan gpt2 --nodes dgx-h100:2 --link 100GB/s
 prints "pays: dense"
 

@@ -17,9 +17,11 @@ static void link_bytes_exchange_adds_both_ways(void **state)
     assert_int_equal(ls_link_bytes_exchange(int8, 8192, 2, 4), 2 * 2 * 4160 + 2 * 4160);
     /* the last host owns what is left: 4,096 and 300 values */
     assert_int_equal(ls_link_bytes_exchange(int8, 4396, 2, 2), 2 * (4160 + 300 + 8));
-    /* two of four hosts own 4,096 values each, receive three times and send three times */
-    assert_int_equal(ls_link_bytes_exchange(topk, 8192, 4, 4),
-                     2 * 6 * ls_compressed_bytes(&topk->form, 4096));
+    /* two of four hosts own 4,096 values each, receive three times and send three times, 41 and 164
+     * of them: 2 bytes each, and l + 1 bits and a little */
+    assert_int_equal(ls_link_bytes_exchange(topk, 8192, 4, 4), 2 * 3 * (128 + 464));
+    /* of 60 groups more than half of the numbers, so all come back, in 2 bytes */
+    assert_int_equal(ls_link_bytes_exchange(topk, 4096, 2, 60), 30 * 128 + 8192);
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, 1, 1), 0);
     }

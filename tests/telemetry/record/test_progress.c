@@ -64,10 +64,14 @@ static void progress_plain_shows_rate_and_norm(void **state)
     ls_step_metrics m = step_metrics(1);
     m.lr = 5e-4;
     m.grad_norm = 0.62149;
+    m.link_bytes = 2350000;
+    m.dense_bytes = 129000000;
     ls_progress_step(progress, &m);
     ls_progress_destroy(progress);
     assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(run_dir_read(run, "out"), "loss 1.2500  lr 0.0005  norm 0.621  52,310 tok/s"));
+    const char *text = run_dir_read(run, "out");
+    assert_non_null(strstr(text, "loss 1.2500  lr 0.0005  norm 0.621  52,310 tok/s"));
+    assert_non_null(strstr(text, "  2.35 MB sent (54.9x less)  "));
 }
 
 static void progress_plain_says_advice_in_full(void **state)

@@ -145,6 +145,29 @@ static void report_of_a_finished_run_has_its_result(void **state)
     assert_has(page, "<td class=\"n\">4 MiB</td><td class=\"n\">5 MiB</td><td class=\"n\">1.25</td>");
 }
 
+static void report_shows_what_compression_saves(void **state)
+{
+    run_dir *run = *state;
+    write_steps(run, 2);
+    assert_lacks(page_of(run), "Left over by compression");
+    ls_run_log *log = NULL;
+    assert_int_equal(ls_run_log_open(run->path, 2, &log, NULL), LS_OK);
+    for (uint64_t step = 3; step <= 5; step++) {
+        const ls_step_metrics m = {.step = step,
+                                   .loss = 1.0f,
+                                   .link_bytes = 2u << 20,
+                                   .dense_bytes = 110u << 20,
+                                   .residual_norm = 0.5};
+        assert_int_equal(ls_run_log_step(log, &m), LS_OK);
+    }
+    ls_run_log_close(log);
+    const char *page = page_of(run);
+    check_page(page);
+    assert_has(page, "Left over by compression");
+    assert_has(page, "<b>2 MiB</b>");
+    assert_has(page, "<b>55x</b>");
+}
+
 static void report_escapes_everything(void **state)
 {
     run_dir *run = *state;
@@ -249,13 +272,10 @@ static void report_data_parts_add_up_to_the_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        run_case(report_of_a_run_that_goes_on),
-        run_case(report_of_a_finished_run_has_its_result),
-        run_case(report_escapes_everything),
-        run_case(report_takes_torn_and_damaged_files),
-        run_case(report_of_no_run_fails),
-        cmocka_unit_test(report_smooth_by_hand),
-        run_case(report_data_parts_add_up_to_the_step),
+        run_case(report_of_a_run_that_goes_on),        run_case(report_of_a_finished_run_has_its_result),
+        run_case(report_shows_what_compression_saves), run_case(report_escapes_everything),
+        run_case(report_takes_torn_and_damaged_files), run_case(report_of_no_run_fails),
+        cmocka_unit_test(report_smooth_by_hand),       run_case(report_data_parts_add_up_to_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
