@@ -146,43 +146,26 @@ typedef struct list_settings {
 static const ls_option list_options[] = {LS_ROW_REGISTRY(list_settings), LS_ROW_JSON(list_settings)};
 static const ls_option_table list_table = LS_OPTIONS(list_options);
 
-static ls_status list_name(ls_registry *registry, ls_arena *arena, const char *word, json_t *rows,
-                           ls_table *table)
-{
-    ls_name name;
-    LS_TRY(ls_name_read(ls_registry_blobs(registry), arena, word, &name));
-    for (uint32_t v = 0; v < name.version_count; v++) {
-        ls_registry_found found;
-        LS_TRY(ls_registry_load(registry, arena, name.versions[v].digest, &found));
-        const ls_registry_entry *e = &found.entry;
-        found.version = v + 1;
-        found.stage = name.versions[v].stage;
-        json_array_append_new(rows, ls_registry_found_to_json(&found));
-        ls_table_add(table, ls_registry_label(arena, &found));
-        ls_table_add(table, ls_registry_entry_kind_names[e->kind]);
-        ls_table_add(table, ls_registry_stage_names[found.stage]);
-        ls_table_printf(table, "%.1f", (double)ls_registry_entry_bytes(e) / 1e6);
-        ls_table_add(table, e->stored ? "registry" : "its path");
-        ls_table_add(table, ls_registry_time(arena, e->when_s));
-        ls_table_add(table, e->who);
-        ls_table_printf(table, "%.12s", found.digest);
-        ls_registry_entry_release(&found.entry);
-    }
-    return LS_OK;
-}
+typedef struct listed {
+    json_t *rows;
+    ls_table table;
+} listed;
 
-static ls_status list_all(const ls_invocation *invocation, ls_registry *registry, json_t *rows,
-                          ls_table *table)
+static ls_status list_version(void *context, ls_registry_found *found, ls_status status)
 {
-    const char **names = NULL;
-    size_t count = 0;
-    if (invocation->word_count > 0) {
-        return list_name(registry, invocation->arena, invocation->words[0], rows, table);
-    }
-    LS_TRY(ls_registry_names(ls_registry_blobs(registry), invocation->arena, &names, &count));
-    for (size_t i = 0; i < count; i++) {
-        LS_TRY(list_name(registry, invocation->arena, names[i], rows, table));
-    }
+    listed *l = context;
+    ls_table *table = &l->table;
+    const ls_registry_entry *e = &found->entry;
+    LS_TRY(status);
+    json_array_append_new(l->rows, ls_registry_found_to_json(found));
+    ls_table_add(table, ls_registry_label(table->arena, found));
+    ls_table_add(table, ls_registry_entry_kind_names[e->kind]);
+    ls_table_add(table, ls_registry_stage_names[found->stage]);
+    ls_table_printf(table, "%.1f", (double)ls_registry_entry_bytes(e) / 1e6);
+    ls_table_add(table, e->stored ? "registry" : "its path");
+    ls_table_add(table, ls_registry_time(table->arena, e->when_s));
+    ls_table_add(table, e->who);
+    ls_table_printf(table, "%.12s", found->digest);
     return LS_OK;
 }
 
@@ -192,21 +175,23 @@ static ls_status run_ls(const ls_invocation *invocation)
                                          "BYTES IN", "ADDED (UTC)", "BY",    "ENTRY"};
     static const bool right[] = {false, false, false, true, false, false, false, false};
     const list_settings *settings = invocation->settings;
-    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = invocation->arena};
+    listed l = {.table = {.titles = titles, .right = right, .columns = 8, .arena = invocation->arena}};
     ls_registry *registry = NULL;
     LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
-    json_t *rows = json_array();
-    const ls_status status = list_all(invocation, registry, rows, &table);
+    l.rows = json_array();
+    const ls_status status =
+        ls_registry_each(registry, invocation->arena,
+                         invocation->word_count > 0 ? invocation->words[0] : NULL, list_version, &l);
     if (status == LS_OK && settings->json) {
-        json_t *root = json_pack("{s:s, s:O}", "registry", ls_registry_address(registry), "versions", rows);
+        json_t *root = json_pack("{s:s, s:O}", "registry", ls_registry_address(registry), "versions", l.rows);
         ls_print_json(root);
         json_decref(root);
-    } else if (status == LS_OK && table.count == 0) {
+    } else if (status == LS_OK && l.table.count == 0) {
         printf("%s is empty; 'lockstep registry add' adds to it\n", ls_registry_address(registry));
     } else if (status == LS_OK) {
-        ls_table_print(&table);
+        ls_table_print(&l.table);
     }
-    json_decref(rows);
+    json_decref(l.rows);
     ls_registry_close(registry);
     return status;
 }

@@ -138,48 +138,30 @@ typedef struct verify_settings {
 static const ls_option verify_options[] = {LS_ROW_REGISTRY(verify_settings)};
 
 typedef struct verified {
+    ls_registry *registry;
+    ls_arena *arena;
     size_t good, bad, gone;
 } verified;
 
 /* Damage is told and counted; the check goes on. */
-static void verify_one(ls_registry *registry, ls_arena *arena, const ls_registry_found *found, verified *v)
+static ls_status verify_one(void *context, ls_registry_found *found, ls_status status)
 {
     size_t gone = 0;
-    const char *label = ls_registry_label(arena, found);
-    if (ls_registry_verify(registry, arena, found, &gone) != LS_OK) {
+    verified *v = context;
+    const char *label = ls_registry_label(v->arena, found);
+    if (status == LS_OK) {
+        status = ls_registry_verify(v->registry, v->arena, found, &gone);
+    } else if (status != LS_ERR_DATA && status != LS_ERR_NOT_FOUND) {
+        return status;
+    }
+    if (status != LS_OK) {
         fprintf(stderr, "lockstep: %s: %s\n", label, ls_error_text());
         v->bad++;
-        return;
-    }
-    if (gone > 0) {
+    } else if (gone > 0) {
         printf("%s: %zu of its files are not at their path any more, and are not stored\n", label, gone);
         v->gone++;
-        return;
-    }
-    v->good++;
-}
-
-static ls_status verify_all(ls_registry *registry, ls_arena *arena, verified *v)
-{
-    const char **names = NULL;
-    size_t count = 0;
-    LS_TRY(ls_registry_names(ls_registry_blobs(registry), arena, &names, &count));
-    for (size_t i = 0; i < count; i++) {
-        ls_name name;
-        LS_TRY(ls_name_read(ls_registry_blobs(registry), arena, names[i], &name));
-        for (uint32_t k = 0; k < name.version_count; k++) {
-            ls_registry_found found;
-            const ls_status status = ls_registry_load(registry, arena, name.versions[k].digest, &found);
-            if (status == LS_ERR_DATA || status == LS_ERR_NOT_FOUND) {
-                fprintf(stderr, "lockstep: %s@%u: %s\n", names[i], k + 1, ls_error_text());
-                v->bad++;
-                continue;
-            }
-            LS_TRY(status);
-            found.version = k + 1;
-            verify_one(registry, arena, &found, v);
-            ls_registry_entry_release(&found.entry);
-        }
+    } else {
+        v->good++;
     }
     return LS_OK;
 }
@@ -187,19 +169,18 @@ static ls_status verify_all(ls_registry *registry, ls_arena *arena, verified *v)
 static ls_status run_verify(const ls_invocation *invocation)
 {
     const verify_settings *settings = invocation->settings;
-    ls_registry *registry = NULL;
-    verified v = {0};
+    verified v = {.arena = invocation->arena};
     ls_status status = LS_OK;
     if (invocation->word_count > 0) {
         ls_registry_found found;
-        LS_TRY(ls_registry_open_word(invocation, settings->registry, &registry, &found));
-        verify_one(registry, invocation->arena, &found, &v);
+        LS_TRY(ls_registry_open_word(invocation, settings->registry, &v.registry, &found));
+        status = verify_one(&v, &found, LS_OK);
         ls_registry_entry_release(&found.entry);
     } else {
-        LS_TRY(ls_registry_open(settings->registry, NULL, &registry));
-        status = verify_all(registry, invocation->arena, &v);
+        LS_TRY(ls_registry_open(settings->registry, NULL, &v.registry));
+        status = ls_registry_each(v.registry, v.arena, NULL, verify_one, &v);
     }
-    ls_registry_close(registry);
+    ls_registry_close(v.registry);
     LS_TRY(status);
     printf("%zu good, %zu damaged, %zu gone\n", v.good, v.bad, v.gone);
     return v.bad == 0 ? LS_OK

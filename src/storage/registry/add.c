@@ -165,23 +165,20 @@ static bool same_content(const ls_registry_entry *a, const ls_registry_entry *b)
     return same;
 }
 
-/* The newest version of the name that has this content. */
-static ls_status find_same(ls_registry *registry, ls_arena *arena, const ls_registry_entry *entry,
-                           ls_registry_found *found_out)
+typedef struct sought {
+    const ls_registry_entry *entry;
+    ls_registry_found *newest; /* the newest version that has its content; 0: none */
+} sought;
+
+static ls_status hear_same(void *context, ls_registry_found *found, ls_status status)
 {
-    ls_name name;
-    LS_TRY(ls_name_read(ls_registry_blobs(registry), arena, entry->name, &name));
-    *found_out = (ls_registry_found){0};
-    for (uint32_t v = name.version_count; v-- > 0;) {
-        ls_registry_found found;
-        LS_TRY(ls_registry_load(registry, arena, name.versions[v].digest, &found));
-        if (same_content(entry, &found.entry)) {
-            *found_out = found;
-            return LS_OK;
-        }
-        ls_registry_entry_release(&found.entry);
+    const sought *s = context;
+    if (status == LS_OK && same_content(s->entry, &found->entry)) {
+        ls_registry_entry_release(&s->newest->entry);
+        *s->newest = *found;
+        found->entry.facts = NULL;
     }
-    return LS_OK;
+    return status;
 }
 
 static ls_status put_mark(ls_registry *registry, const char *key)
@@ -274,7 +271,7 @@ static ls_status add(ls_registry *registry, ls_arena *arena, const ls_registry_a
         LS_TRY(store_files(registry, arena, entry, &added->stored));
         LS_TRY(ls_registry_check_mark(registry, mark));
     }
-    LS_TRY(find_same(registry, arena, entry, &added->found));
+    LS_TRY(ls_registry_each(registry, arena, entry->name, hear_same, &(sought){entry, &added->found}));
     added->is_new = added->found.version == 0;
     if (!added->is_new) {
         ls_registry_entry_release(entry);

@@ -134,38 +134,37 @@ static ls_status need_bytes(needed *n, const ls_registry_entry *entry)
     return LS_OK;
 }
 
-/* An entry, its ancestors, and unless it is retired its bytes. */
-static ls_status need_entry(needed *n, const char *digest)
+static ls_status need_entry(needed *n, const ls_registry_found *found);
+
+static ls_status need_parent(needed *n, const char *digest)
 {
-    if (!ls_digest_set_add(&n->entries, digest)) {
+    ls_registry_found found;
+    if (ls_digest_set_has(&n->entries, digest)) {
         return LS_OK;
     }
-    ls_registry_found found;
     LS_TRY(ls_registry_load(n->registry, n->arena, digest, &found));
-    ls_status status = LS_OK;
-    if (!n->retired || found.stage != LS_STAGE_RETIRED) {
-        status = need_bytes(n, &found.entry);
-    }
+    const ls_status status = need_entry(n, &found);
     ls_registry_entry_release(&found.entry);
-    for (size_t i = 0; status == LS_OK && i < found.entry.parent_count; i++) {
-        status = need_entry(n, found.entry.parents[i].digest);
-    }
     return status;
 }
 
-static ls_status find_needed(needed *n)
+/* An entry, its ancestors, and unless it is retired its bytes. */
+static ls_status need_entry(needed *n, const ls_registry_found *found)
 {
-    const char **names = NULL;
-    size_t count = 0;
-    LS_TRY(ls_registry_names(ls_registry_blobs(n->registry), n->arena, &names, &count));
-    for (size_t i = 0; i < count; i++) {
-        ls_name name;
-        LS_TRY(ls_name_read(ls_registry_blobs(n->registry), n->arena, names[i], &name));
-        for (uint32_t v = 0; v < name.version_count; v++) {
-            LS_TRY(need_entry(n, name.versions[v].digest));
-        }
+    const bool is_new = ls_digest_set_add(&n->entries, found->digest);
+    if (!n->retired || found->stage != LS_STAGE_RETIRED) {
+        LS_TRY(need_bytes(n, &found->entry));
+    }
+    for (size_t i = 0; is_new && i < found->entry.parent_count; i++) {
+        LS_TRY(need_parent(n, found->entry.parents[i].digest));
     }
     return LS_OK;
+}
+
+static ls_status hear_needed(void *context, ls_registry_found *found, ls_status status)
+{
+    LS_TRY(status);
+    return need_entry(context, found);
 }
 
 /* ---- removing ---- */
@@ -262,7 +261,7 @@ static ls_status collect(ls_registry *registry, ls_arena *arena, bool retired, b
     needed n = {.registry = registry, .arena = arena, .retired = retired};
     sweep s = {.needed = &n, .dry_run = dry_run, .begun_s = ls_clock_boot_s()};
     ls_status status = dry_run ? LS_OK : check_writers(registry, arena);
-    status = status == LS_OK ? find_needed(&n) : status;
+    status = status == LS_OK ? ls_registry_each(registry, arena, NULL, hear_needed, &n) : status;
     status = status == LS_OK ? sweep_all(&s) : status;
     ls_digest_set_release(&n.entries);
     ls_digest_set_release(&n.files);

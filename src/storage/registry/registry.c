@@ -122,6 +122,37 @@ ls_status ls_registry_load(ls_registry *registry, ls_arena *arena, const char *d
     return LS_OK;
 }
 
+static ls_status each_version(ls_registry *registry, ls_arena *arena, const char *word, ls_registry_hear hear,
+                              void *context)
+{
+    ls_name name;
+    ls_status status = ls_name_read(registry->blobs, arena, word, &name);
+    LS_TRY(status);
+    for (uint32_t v = 0; status == LS_OK && v < name.version_count; v++) {
+        ls_registry_found found = {.name = name.name, .version = v + 1, .stage = name.versions[v].stage};
+        memcpy(found.digest, name.versions[v].digest, sizeof found.digest);
+        const ls_status read = read_entry(registry, arena, found.digest, &found.entry);
+        status = hear(context, &found, read);
+        ls_registry_entry_release(&found.entry);
+    }
+    return status;
+}
+
+ls_status ls_registry_each(ls_registry *registry, ls_arena *arena, const char *name, ls_registry_hear hear,
+                           void *context)
+{
+    const char **names = NULL;
+    size_t count = 0;
+    if (name) {
+        return each_version(registry, arena, name, hear, context);
+    }
+    LS_TRY(ls_registry_names(registry->blobs, arena, &names, &count));
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(each_version(registry, arena, names[i], hear, context));
+    }
+    return LS_OK;
+}
+
 /* Of a name, the version that `which` (after the @; NULL: none) means; 0: there is none. */
 static ls_status choose_version(const ls_name *name, const char *which, uint32_t *version_out)
 {

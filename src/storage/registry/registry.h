@@ -65,6 +65,16 @@ LS_MUST_CHECK ls_status ls_registry_find(ls_registry *registry, ls_arena *arena,
 LS_MUST_CHECK ls_status ls_registry_load(ls_registry *registry, ls_arena *arena, const char *digest,
                                          ls_registry_found *found_out);
 
+/*
+ * Calls `hear` for each version of `name`, or with NULL of all names, oldest first. status: of
+ * reading its entry; unless that is LS_OK, found->entry is empty. Ends with the first error that
+ * `hear` returns, or of reading a name. The entry is released after `hear`, unless that takes its
+ * facts away.
+ */
+typedef ls_status (*ls_registry_hear)(void *context, ls_registry_found *found, ls_status status);
+LS_MUST_CHECK ls_status ls_registry_each(ls_registry *registry, ls_arena *arena, const char *name,
+                                         ls_registry_hear hear, void *context);
+
 typedef struct ls_registry_add_options {
     const char *path; /* NULL: an entry without files, such as the numbers of an evaluation */
     const char *name; /* NULL: that of the path (ls_registry_name_of) */
