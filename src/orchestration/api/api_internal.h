@@ -9,6 +9,7 @@
  *   run_files.c     the files that hold the metrics of a run
  *   run_log_route.c metrics that programs send
  *   page_routes.c   the pages of runs, what they refer to, and notes
+ *   models.c        the registry
  *   file_answers.c  files that a job wrote, read by workers: a disk that does not answer delays
  *                   only the requests for that file
  *   names.c         names of users, looked up by workers too
@@ -85,7 +86,8 @@ struct ls_api_exchange {
     /* Of a comparison: the answer so far, and where in the list of runs it is. */
     ls_text text;
     size_t compared, compared_count;
-    struct ls_api_page *page; /* page_routes.c; owned, NULL: none */
+    struct ls_api_page *page;       /* page_routes.c; owned, NULL: none */
+    struct ls_api_reading *reading; /* models.c; owned, NULL: none */
 };
 
 typedef struct ls_api_streams ls_api_streams;
@@ -199,6 +201,13 @@ void ls_api_page_file(ls_api_exchange *exchange);
 void ls_api_page_notes(ls_api_exchange *exchange);
 /* NULL: nothing. */
 void ls_api_page_destroy(ls_api *api, struct ls_api_page *page);
+
+/* ---- models.c ---- */
+
+/* The page of the registry; with the argument `entry`, the picture of its lineage. */
+void ls_api_models(ls_api_exchange *exchange);
+/* NULL: nothing. */
+void ls_api_models_forget(struct ls_api_reading *reading);
 
 /* ---- file_answers.c ---- */
 

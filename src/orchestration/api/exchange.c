@@ -394,6 +394,7 @@ void ls_api_exchange_end(void *state)
     }
     ls_api_runs_drop(api->runs, exchange->run);
     ls_api_page_destroy(api, exchange->page);
+    ls_api_models_forget(exchange->reading);
     ls_text_release(&exchange->text);
     json_decref(exchange->row);
     json_decref(exchange->run_events);

@@ -466,9 +466,7 @@ static const ls_api_field metrics_out[] = {
         OUT_OR_NULL("started", LS_API_NUMBER, "time of the last start, in seconds since 1970"),              \
         OUT_OR_NULL("cost_usd", LS_API_NUMBER, "cost so far; null: not known")
 static const ls_api_field run_rows[] = {RUN_ROWS};
-static const ls_api_field runs_out[] = {
-    OF("runs", LS_API_OBJECTS, run_rows, "training runs that you may read"),
-};
+static const ls_api_field runs_out[] = {OF("runs", LS_API_OBJECTS, run_rows, "runs that you may read")};
 static const ls_api_field run_out[] = {
     RUN_ROWS,
     OUT("metrics", LS_API_STRINGS, "names of the run's metrics, in the order in which they appeared"),
@@ -517,6 +515,7 @@ static const ls_api_field run_chart_in[] = {RUN, KEY};
 static const ls_api_field compare_page_in[] = {
     IN(LS_API_QUERY, "runs", LS_API_STRING, 0, 4096, "ids of the runs to compare, with commas"),
 };
+static const ls_api_field lineage_in[] = {NEEDED(LS_API_QUERY, "entry", LS_API_STRING, 64, 64, "its digest")};
 static const ls_api_field compare_chart_in[] = {
     NEEDED(LS_API_QUERY, "runs", LS_API_STRING, 1, 4096, "ids of the runs, with commas"),
     KEY,
@@ -603,9 +602,7 @@ static const ls_api_field alert_rows[] = {
     OUT_OR_NULL("account", LS_API_STRING, "account it concerns; null: none"),
     OUT("text", LS_API_STRING, "what has happened, and why"),
 };
-static const ls_api_field alerts_out[] = {
-    OF("alerts", LS_API_OBJECTS, alert_rows, "alerts, the oldest first"),
-};
+static const ls_api_field alerts_out[] = {OF("alerts", LS_API_OBJECTS, alert_rows, "alerts, oldest first")};
 static const ls_api_field account_out[] = {OUT("account", LS_API_STRING, "name of the account")};
 static const ls_api_field token_in[] = {
     IN(LS_API_BODY, "read_only", LS_API_BOOL, 0, 0,
@@ -784,6 +781,10 @@ static const ls_api_route routes[] = {
      "Shows all training runs as a page, and some of them compared.", FIELDS(compare_page_in), NULL, 0},
     {"GET", "/compare.svg", "compare_chart", LS_API_FILE, LS_VERBS, LS_API_ANYBODY,
      "Draws a metric of several runs, all of which you may read.", FIELDS(compare_chart_in), NULL, 0},
+    {"GET", "/models", "models_page", LS_API_PAGE, LS_VERBS, LS_API_ADMIN,
+     "Shows the models, data and evaluations of the registry as a page.", NULL, 0, NULL, 0},
+    {"GET", "/models/lineage.svg", "lineage", LS_API_FILE, LS_VERBS, LS_API_ADMIN,
+     "Draws the lineage of an entry of the registry.", FIELDS(lineage_in), NULL, 0},
     {"GET", "/style.css", "style", LS_API_FILE, LS_VERBS, LS_API_OPEN,
      "Returns the style sheet of the pages.", NULL, 0, NULL, 0},
     {"GET", "/page.js", "script", LS_API_FILE, LS_VERBS, LS_API_OPEN, "Returns the script of the pages.",

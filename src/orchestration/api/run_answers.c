@@ -520,6 +520,8 @@ static const recipe recipes[] = {
     {"run_time", .begin = ls_api_page_time},
     {"compare_page", .begin = ls_api_page_compare},
     {"compare_chart", .begin = ls_api_page_compare_chart},
+    {"models_page", .begin = ls_api_models},
+    {"lineage", .begin = ls_api_models},
     {"style", .begin = ls_api_page_file},
     {"script", .begin = ls_api_page_file},
     {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pages of the queue and of a job (web/queue.html, ended.html, job.html). The script loads them
+ * Pages of the queue, of a job and of the registry (web/queue.html, ended.html, job.html,
+ * models.html). The script loads those of the queue
  * again when an event tells that something has changed; a browser without script does so every few
  * seconds.
  *
@@ -35,6 +36,9 @@ typedef struct ls_page_job_answers {
 void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *text);
 /* ended: an answer of LS_VERB_LIST with ended jobs only. */
 void ls_page_ended(const json_t *ended, double now_s, ls_text *text);
+/* rows: the versions in the registry as ls_registry_found_to_json has them, each with "label", and
+ * with lists of texts: "lines" (facts), "serving" (addresses) and "parents" (digests). */
+void ls_page_models(const json_t *rows, const char *address, bool has_queue, ls_text *text);
 void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text);
 
 #endif

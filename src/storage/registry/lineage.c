@@ -357,6 +357,9 @@ static void draw_node(ls_arena *arena, const ls_lineage_node *node, double x, do
     const char *facts[BOX_LINES - 2];
     size_t count = 0;
     const ls_registry_found *f = &node->found;
+    /* An arrow to another column may pass behind. */
+    ls_text_printf(svg, "<rect class=\"ls-back\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"/>\n", x,
+                   y, BOX_WIDTH, BOX_HEIGHT);
     ls_svg_box(svg, (ls_svg_rect){x, y, BOX_WIDTH, BOX_HEIGHT}, color_of(node), NULL);
     draw_line(svg, x + 10, y + 20, true, ls_registry_label(arena, f));
     if (node->is_missing) {
@@ -367,7 +370,8 @@ static void draw_node(ls_arena *arena, const ls_lineage_node *node, double x, do
               ls_arena_printf(arena, "%s, %s", ls_registry_entry_kind_names[f->entry.kind],
                               ls_registry_stage_names[f->stage]));
     for (size_t i = 0; i < node->served_count && count < BOX_LINES - 2; i++) {
-        facts[count++] = ls_arena_printf(arena, "serves at %s", node->served[i].address);
+        const char *address = node->served[i].address, *host = strstr(address, "://");
+        facts[count++] = ls_arena_printf(arena, "serves at %s", host ? host + 3 : address);
     }
     count += ls_lineage_facts(arena, &f->entry, facts + count, BOX_LINES - 2 - count);
     for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What commands make is in the registry without being asked for: tokenizers, prepared data, imports, exports, merges, evaluations;
-# where a model serves; LOCKSTEP_REGISTRY=off; a registry that cannot be written to.
+# where a model serves; the page of all; LOCKSTEP_REGISTRY=off; a registry that cannot be written to.
 . "$LS_SOURCE_DIR/tests/cli/lib.sh"
 registry() { "$LOCKSTEP" registry "$@"; }
 
@@ -76,9 +76,23 @@ server=$!
 check "the lineage tells where it serves" serving 1
 expect 0 registry lineage merged --svg lineage.svg
 prints "serves at http://127.0.0.1:"
-check "so does the picture" grep -q "serves at http://127" lineage.svg
+check "so does the picture" grep -q "serves at 127" lineage.svg
 expect 0 registry gc
 check "gc leaves the note of one that serves" serving 1
+"$LOCKSTEP" view runs --listen 127.0.0.1:0 >viewed 2>&1 &
+viewer=$!
+for i in $(seq 100); do grep -q http: viewed && break; sleep 0.1; done
+page=$(grep -o 'http://[0-9.:]*' viewed)
+curl -sS "$page/models" >models.html
+holds "$scratch/models.html" ">merged@1</a>" "serves at http://127.0.0.1:" "<b>merged-eval@2</b> loss " "by merge, method average" ">clean@1</a>"
+entry=$(registry show merged --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["entry"])')
+check "the link to the lineage" grep -q "lineage.svg?entry=$entry" models.html
+curl -sS "$page/models/lineage.svg?entry=$entry" >page.svg
+check "the lineage of the page" cmp page.svg lineage.svg
+for case in "404 $(printf %064d 0)" "400 $(printf %064s x)" "400 ../../etc"; do
+    same "an entry that is none" "$(curl -sS -G -o /dev/null -w '%{http_code}' --data-urlencode "entry=${case#* }" "$page/models/lineage.svg")" "${case%% *}"
+done
+kill $viewer
 kill -TERM $server && wait $server
 check "it has ended" serving 0
 "$LOCKSTEP" serve merged --listen 127.0.0.1:0 --slots 1 --context 32 >served 2>&1 &
