@@ -29,7 +29,7 @@ function make(tag, attributes = {}, ...children) {
 function numberText(value) {
   if (typeof value !== 'number' || Number.isNaN(value)) return '–';
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e7) return value.toLocaleString('en-US');
+  if (size < 1e7 && (Number.isInteger(value) || size >= 1e5)) return Math.round(value).toLocaleString('en-US');
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(3);
   return value.toPrecision(size >= 1000 ? 6 : 5).replace(/\.?0+$/, '');
 }

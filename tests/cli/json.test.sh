@@ -30,7 +30,7 @@ for word in sys.argv[2:]:
         sys.exit(f"{path} is {value!r}, not 64 hex digits")
 PY
 }
-summary=(run:s status:s step:i loss:n val_loss:n? tokens:i tokens_per_s:n mfu:n? hfu:n? peak_rss_bytes:i wall_s:n goodput:n
+summary=(run:s status:s code:s step:i loss:n val_loss:n? tokens:i tokens_per_s:n mfu:n? hfu:n? peak_rss_bytes:i wall_s:n goodput:n
     state_hash:h curve_hash:h recoveries:l predicted:o cost_usd:n? energy_j:n?)
 
 expect 0 "$LOCKSTEP" train tiny.yaml --run-dir run --json --set sample.every_steps=5

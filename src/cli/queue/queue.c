@@ -118,6 +118,19 @@ static bool is_one_of(const char *state, const char *const *names)
     return false;
 }
 
+void ls_queue_print_estimate(const json_t *answer, FILE *out)
+{
+    const json_t *estimate = json_object_get(answer, "estimate");
+    const double cost = ls_queue_number(estimate, "cost"), cap = ls_queue_number(answer, "max_cost");
+    if (isfinite(cost)) {
+        fprintf(out, "expected to cost %.2f %s (%.2f to %.2f): %s on %" PRId64 " device%s%s\n", cost,
+                ls_queue_string(estimate, "currency"), ls_queue_number(estimate, "low"),
+                ls_queue_number(estimate, "high"), ls_duration_of(ls_queue_number(estimate, "run_s")).text,
+                ls_queue_integer(estimate, "devices"), ls_queue_integer(estimate, "devices") == 1 ? "" : "s",
+                cost > cap ? "; its cap (job.max_cost) will stop it before its end" : "");
+    }
+}
+
 bool ls_queue_waits(const char *state)
 {
     return is_one_of(state, (const char *const[]){"QUEUED", "HELD", NULL});

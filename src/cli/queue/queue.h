@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* A daemon that does not answer within this time is stuck. */
 #define LS_QUEUE_ANSWER_S 20.0
@@ -37,6 +38,9 @@ LS_MUST_CHECK ls_status ls_queue_put_usd(json_t *body, const char *key, const ch
 const char *ls_queue_string(const json_t *object, const char *key);
 int64_t ls_queue_integer(const json_t *object, const char *key);
 double ls_queue_number(const json_t *object, const char *key);
+
+/* Says what a run that has not started is expected to cost, if the answer has that. */
+void ls_queue_print_estimate(const json_t *answer, FILE *out);
 
 /* Whether the state is QUEUED or HELD; whether it is SUCCEEDED, FAILED or CANCELLED. */
 bool ls_queue_waits(const char *state);

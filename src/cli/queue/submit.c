@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,20 +208,6 @@ static ls_status run_here(const ls_invocation *invocation)
     return status;
 }
 
-/* What the run is expected to cost. On stderr: stdout has the number of the job alone. */
-static void tell_estimate(const json_t *answer)
-{
-    const json_t *estimate = json_object_get(answer, "estimate");
-    const double cost = ls_queue_number(estimate, "cost"), cap = ls_queue_number(answer, "max_cost");
-    if (isfinite(cost)) {
-        fprintf(stderr, "expected to cost %.2f %s (%.2f to %.2f): %s on %" PRId64 " device%s%s\n", cost,
-                ls_queue_string(estimate, "currency"), ls_queue_number(estimate, "low"),
-                ls_queue_number(estimate, "high"), ls_duration_of(ls_queue_number(estimate, "run_s")).text,
-                ls_queue_integer(estimate, "devices"), ls_queue_integer(estimate, "devices") == 1 ? "" : "s",
-                cost > cap ? "; its cap (job.max_cost) will stop it before its end" : "");
-    }
-}
-
 static ls_status run_submit(const ls_invocation *invocation)
 {
     const submit_settings *settings = invocation->settings;
@@ -243,7 +228,7 @@ static ls_status run_submit(const ls_invocation *invocation)
         ls_print_json(answer);
     } else {
         printf("%" PRId64 "\n", ls_queue_integer(answer, "job"));
-        tell_estimate(answer);
+        ls_queue_print_estimate(answer, stderr); /* stdout has the number of the job alone */
     }
     json_decref(answer);
     return LS_OK;

@@ -135,6 +135,7 @@ static ls_status run_why(const ls_invocation *invocation)
         append_blockers(json_object_get(why, "blockers"), invocation->arena, &text);
         append_changes(json_object_get(why, "counterfactuals"), &text);
         fputs(ls_text_string(&text), stdout);
+        ls_queue_print_estimate(why, stdout);
         ls_text_release(&text);
     }
     json_decref(why);
@@ -149,10 +150,11 @@ const ls_command ls_command_why = {
                "that come first, too few free devices, too few devices near each other, or a\n"
                "reservation. Then lists the jobs that hold the devices and when they end (by\n"
                "their steps, their plan or their time limit), and changes that would let the job\n"
-               "start sooner, each tried on a copy of the queue.\n"
+               "start sooner, each tried on a copy of the queue. For a training run with a\n"
+               "prediction and a price it also says what the run is expected to cost.\n"
                "\n"
                "The JSON has job, state, stage, needed, available, blockers, eta_s,\n"
-               "counterfactuals, text and more.\n"
+               "counterfactuals, estimate, text and more.\n"
                "\n"
                "Example:\n"
                "  lockstep why 12",

@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "execution/train/preflight.h"
 #include "telemetry/report/report.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Fewer steps than this say nothing about how good the prediction was. */
@@ -70,6 +72,16 @@ static void end_time_log(ls_trainer *trainer, ls_status status, ls_time_history 
     }
 }
 
+/* "0.1.0 1a2b3c4d": builds of one version differ in the second word. */
+static void name_code(char text[32])
+{
+    unsigned char hash[LS_PREFLIGHT_HASH_BYTES] = {0};
+    if (ls_preflight_hash_binary(hash) != LS_OK) {
+        ls_error_clear();
+    }
+    snprintf(text, 32, "%.16s %02x%02x%02x%02x", LS_VERSION, hash[0], hash[1], hash[2], hash[3]);
+}
+
 ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **result_out)
 {
     const ls_session *session = &trainer->session;
@@ -86,8 +98,11 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     if (ls_checkpoint_find_best(&trainer->arena, trainer->dir.checkpoints, &best) != LS_OK) {
         ls_error_clear(); /* the run has not evaluated, or has not saved */
     }
+    char code[32];
+    name_code(code);
     ls_summary summary = {
         .run = session->run.name,
+        .code = code,
         .run_dir = trainer->dir.path,
         .status = status_word(trainer, status),
         .step = trainer->loop.step,

@@ -270,7 +270,7 @@ static void take_all(ls_api_exchange *exchange)
 
 void ls_api_page_compare(ls_api_exchange *exchange)
 {
-    begin(exchange, 1u << LS_REPORT_RUN_YAML, compare_next);
+    begin(exchange, 1u << LS_REPORT_RUN_YAML | 1u << LS_REPORT_SUMMARY, compare_next);
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b}", "all", true));
     ls_api_exchange_then(exchange, take_all);
 }

@@ -313,8 +313,7 @@ static const ls_api_field listed_job[] = {JOB_ROWS};
 #define MONTH_ROWS                                                                                           \
     SOME_OR_NULL("budget", LS_API_NUMBER, "what the account may cost in a month, in USD; null: no limit"),   \
         SOME_OR_NULL("month_cost", LS_API_NUMBER, "what it has cost this month (UTC); null: no price"),      \
-        SOME_OR_NULL("month_forecast", LS_API_NUMBER,                                                        \
-                     "what it is expected to have cost at the end of the month; null: no price")
+        SOME_OR_NULL("month_forecast", LS_API_NUMBER, "what it will have cost at the month's end, expected")
 
 static const ls_api_field usage_rows[] = {USAGE_ROWS};
 static const ls_api_field account_usage[] = {
@@ -328,6 +327,20 @@ static const ls_api_field places[] = {
     OUT("node", LS_API_STRING, "name of the node"),
     OUT("devices", LS_API_INTEGERS, "numbers of the devices on the node"),
 };
+static const ls_api_field estimates[] = {
+    OUT("cost", LS_API_NUMBER, "expected cost of the whole run"),
+    OUT("low", LS_API_NUMBER, "one run in ten costs less"),
+    OUT("high", LS_API_NUMBER, "one run in ten costs more"),
+    OUT("currency", LS_API_STRING, "currency of these amounts"),
+    OUT("run_s", LS_API_NUMBER, "expected time of the run in seconds"),
+    OUT("devices", LS_API_INTEGER, "number of devices the job wants"),
+};
+#define ESTIMATE(lacks)                                                                                      \
+    {                                                                                                        \
+        .name = "estimate", .type = LS_API_OBJECT, .members = estimates,                                     \
+        .member_count = sizeof estimates / sizeof estimates[0], .may_be_null = true, .may_lack = (lacks),    \
+        .help = "cost of the whole run, predicted; null: there is no price, or no prediction"                \
+    }
 static const ls_api_field job_out[] = {
     JOB_ROWS,
     OUT("after", LS_API_INTEGERS, "jobs that must succeed before this one starts"),
@@ -372,24 +385,11 @@ static const ls_api_field resize_out[] = {
     OUT("max_ranks", LS_API_INTEGER, "largest number of devices the job may grow to"),
     OUT("text", LS_API_STRING, "what will happen, in words"),
 };
-static const ls_api_field estimates[] = {
-    OUT("cost", LS_API_NUMBER, "expected cost of the whole run"),
-    OUT("low", LS_API_NUMBER, "one run in ten costs less"),
-    OUT("high", LS_API_NUMBER, "one run in ten costs more"),
-    OUT("currency", LS_API_STRING, "currency of these amounts"),
-    OUT("run_s", LS_API_NUMBER, "expected time of the run in seconds"),
-    OUT("devices", LS_API_INTEGER, "number of devices the job wants"),
-};
 static const ls_api_field submit_out[] = {
     OUT("job", LS_API_INTEGER, "number of the job"),
     OUT("state", LS_API_STRING, "QUEUED or HELD"),
     OUT_OR_NULL("run_dir", LS_API_STRING, "folder a training run writes to; null for any other program"),
-    {.name = "estimate",
-     .type = LS_API_OBJECT,
-     .members = estimates,
-     .member_count = sizeof estimates / sizeof estimates[0],
-     .may_be_null = true,
-     .help = "cost of the whole run, predicted; null: there is no price, or no prediction"},
+    ESTIMATE(false),
     OUT_OR_NULL("max_cost", LS_API_NUMBER, "cap of its cost in USD (job.max_cost); null: none"),
 };
 static const ls_api_field sweep_out[] = {
@@ -445,6 +445,7 @@ static const ls_api_field why_out[] = {
     OUT_OR_NULL("available", LS_API_INTEGER, "number of devices the job could have now"),
     OF("blockers", LS_API_OBJECTS, blockers, "jobs that hold the devices it needs"),
     OUT_OR_NULL("eta_s", LS_API_NUMBER, "seconds until the job is expected to start; null: unknown"),
+    ESTIMATE(true),
     OF("counterfactuals", LS_API_OBJECTS, changes, "changes that would let the job start, and when"),
 };
 static const ls_api_field metrics_out[] = {

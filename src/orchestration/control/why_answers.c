@@ -434,7 +434,7 @@ static ls_answer why_running(const ls_controller *c, const ls_entry *entry)
     return answer;
 }
 
-ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
+static ls_answer explain(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
 {
     if (ls_job_state_is_final(job->state)) {
         return why_plain(c, job, entry,
@@ -452,4 +452,13 @@ ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job
                          &(plain_answer){stage, entry->stage_text, c->engine->calls->name, NULL});
     }
     return why_from_policy(c, caller, job);
+}
+
+ls_answer ls_answers_why(ls_controller *c, const ls_caller *caller, const ls_job *job, ls_entry *entry)
+{
+    const ls_answer answer = explain(c, caller, job, entry);
+    if (answer.status == 200 && ls_job_state_is_waiting(job->state)) {
+        json_object_set_new(answer.json, "estimate", ls_money_estimate(c, job));
+    }
+    return answer;
 }

@@ -67,6 +67,7 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "goodput", number_or_null(s->goodput));
     json_object_set_new(o, "state_hash", hash_or_null(s->state_hash));
     json_object_set_new(o, "curve_hash", hash_or_null(s->curve_hash));
+    json_object_set_new(o, "code", s->code ? json_string(s->code) : json_null());
     json_object_set_new(o, "recoveries", s->recoveries ? json_incref(s->recoveries) : json_array());
     json_object_set_new(o, "predicted", predicted);
     json_object_set_new(o, "best",

@@ -13,7 +13,8 @@
  * link{bytes, dense_bytes, residual_norm} (what the first rank sent to other hosts and would have
  * sent in float32, in the steps of the last start; and as in metrics.jsonl, of the last step),
  * time{seconds by class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint}
- * (the kept checkpoint with the lowest validation loss; null: none has one). wall_s, goodput and
+ * (the kept checkpoint with the lowest validation loss; null: none has one), code (version and
+ * build of the program). wall_s, goodput and
  * time cover all starts of the run (telemetry/record/time_log.h); tokens_per_s, mfu, hfu and
  * step_s cover the steps of the last start. A value that could not be measured is null; only
  * `time`, `starts`, `sources`, `mesh` and `link` may be missing. memory_bytes predicts
@@ -34,6 +35,7 @@
 typedef struct ls_summary {
     const char *run;     /* name */
     const char *run_dir; /* path */
+    const char *code;    /* version and build of the program; NULL: not known */
     const char *status;  /* "finished", "stopped_early", "stopped", "interrupted", "failed" */
     /* total, and how many are frozen; parameters 0: not known */
     uint64_t parameters, frozen_parameters;

@@ -89,12 +89,19 @@ static json_t *row_of(const ls_run_view *run, ls_arena *arena)
         ls_document_release(&doc);
     }
     ls_error_clear();
+    json_t *summary = json_loads(ls_text_string(&run->files->texts[LS_REPORT_SUMMARY]), 0, NULL);
+    if (json_is_string(json_object_get(summary, "code"))) {
+        json_object_set(flat, "code", json_object_get(summary, "code"));
+    }
+    json_decref(summary);
     static const char *const results[] = {"tokens_per_s", "cost_usd", "loss", "val_loss"};
     for (size_t k = 0; k < sizeof results / sizeof results[0]; k++) {
         const json_t *value = json_object_get(run->row, results[k]);
         if (json_is_number(value)) {
-            json_object_set_new(flat, results[k],
-                                json_string(ls_arena_printf(arena, "%.6g", json_number_value(value))));
+            const double number = json_number_value(value);
+            json_object_set_new(
+                flat, results[k],
+                json_string(ls_arena_printf(arena, fabs(number) >= 1e5 ? "%.0f" : "%.6g", number)));
         }
     }
     return flat;

@@ -153,8 +153,12 @@ static void plan_of_paper(void *context, ls_job *new_job)
 {
     (void)context;
     if (new_job->spec.command.count == 0) {
-        new_job->plan = (ls_job_plan){
-            .run_s = 600.0, .curve_count = 4, .curve = {1000, 1500, 2000, 3000}, .source = "paper"};
+        new_job->plan = (ls_job_plan){.run_s = 600.0,
+                                      .low = 0.5,
+                                      .high = 3.0,
+                                      .curve_count = 4,
+                                      .curve = {1000, 1500, 2000, 3000},
+                                      .source = "paper"};
     }
 }
 
@@ -164,6 +168,8 @@ static int set_up_with_plans(void **state)
     ls_controller_destroy(w.controller);
     ls_controller_settings settings = default_settings();
     settings.resize_pause_s = settings.min_run_s = 0.0;
+    settings.price_per_device_h = 3.0;
+    settings.currency = "USD";
     const ls_controller_calls calls = {.context = &w,
                                        .now_s = fake_now_s,
                                        .journal = fake_journal,
@@ -233,6 +239,26 @@ static void plan_is_known_before_the_first_step(void **state)
     assert_string_equal(json_string_value(json_object_get(w.answer, "ends_from")), "steps");
 }
 
+/* Four devices for 600 s at 3 USD an hour, before the first of them is there. */
+static void why_says_what_a_waiting_run_will_cost(void **state)
+{
+    (void)state;
+    const uint64_t blocker = submit(4, "");
+    assert_int_equal(call(LS_VERB_SUBMIT,
+                          "{'file': 'data: {train: [x]}\\ntrain: {steps: 40, global_batch: 8, "
+                          "leaves: 8}\\nparallel: {ranks: 4}', 'directory': '/tmp'}"),
+                     201);
+    starts(blocker);
+    assert_int_equal(on(LS_VERB_WHY, 2), 200);
+    const json_t *estimate = json_object_get(w.answer, "estimate");
+    assert_float_equal(json_number_value(json_object_get(estimate, "cost")), 2.0, 1e-9);
+    assert_float_equal(json_number_value(json_object_get(estimate, "low")), 1.0, 1e-9);
+    assert_float_equal(json_number_value(json_object_get(estimate, "high")), 6.0, 1e-9);
+    const uint64_t program = submit(1, "");
+    assert_int_equal(on(LS_VERB_WHY, program), 200);
+    assert_true(json_is_null(json_object_get(w.answer, "estimate")));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -242,6 +268,7 @@ int main(void)
         CASE(ends_are_numbers),
         CASE(starts_are_asked_in_turns),
         cmocka_unit_test_setup_teardown(plan_is_known_before_the_first_step, set_up_with_plans, tear_down),
+        cmocka_unit_test_setup_teardown(why_says_what_a_waiting_run_will_cost, set_up_with_plans, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,9 @@ static void summary_has_every_member_of_the_design(void **state)
 {
     (void)state;
     static const char *const keys[] = {
-        "run",          "status",     "step",       "loss",      "val_loss", "tokens",
-        "tokens_per_s", "mfu",        "hfu",        "wall_s",    "goodput",  "peak_rss_bytes",
-        "state_hash",   "curve_hash", "recoveries", "predicted", "cost_usd", "energy_j"};
+        "run",          "status",     "code",      "step",     "loss",    "val_loss",       "tokens",
+        "tokens_per_s", "mfu",        "hfu",       "wall_s",   "goodput", "peak_rss_bytes", "state_hash",
+        "curve_hash",   "recoveries", "predicted", "cost_usd", "energy_j"};
     const ls_summary summary = some_summary();
     json_t *object = ls_summary_to_json(&summary);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

@@ -157,6 +157,7 @@ static void compare_page_shows_what_differs(void **state)
     for (int i = 0; i < 2; i++) {
         ls_text_printf(&runs[i].files.texts[LS_REPORT_RUN_YAML],
                        "name: %d\ntrain: {seed: 7, optimizer: {lr: %d.0e-3}}\n", i, i + 1);
+        ls_text_printf(&runs[i].files.texts[LS_REPORT_SUMMARY], "{\"code\": \"0.1.0 aa%d\"}", i);
         views[i] = (ls_run_view){.id = i ? "b" : "a",
                                  .name = i ? "b" : "<i>a",
                                  .files = &runs[i].files,
@@ -168,6 +169,8 @@ static void compare_page_shows_what_differs(void **state)
     assert_non_null(strstr(text, "<th scope=\"col\">train.optimizer.lr</th>"));
     assert_non_null(strstr(text, "<td class=\"w\">0.002</td>"));
     assert_null(strstr(text, "<th scope=\"col\">train.seed</th>"));
+    assert_non_null(strstr(text, "<th scope=\"col\">code</th>"));
+    assert_non_null(strstr(text, "<td class=\"w\">0.1.0 aa1</td>"));
     assert_null(strstr(text, "<th scope=\"col\">loss</th>"));
     assert_null(strstr(text, "<i>a"));
     assert_non_null(strstr(text, "and 7 more"));
