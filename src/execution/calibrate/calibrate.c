@@ -404,13 +404,14 @@ static ls_status run_rounds(calibration_run *run)
 
 /* ---- collectives and disk ---- */
 
+/* Also of more ranks than cores, which meet in turn. */
 static ls_status measure_exchanges(calibration_run *run)
 {
     static const uint64_t bytes[] = {64, 65536, 4194304};
     enum { SIZES = sizeof bytes / sizeof bytes[0], RANKS_MAX = 64 };
     ls_calibration *c = run->calibration;
     c->exchanges = ls_arena_new(run->arena, ls_calibration_exchange, 8 * SIZES);
-    for (uint32_t ranks = 2; ranks <= c->cores && ranks <= RANKS_MAX; ranks *= 2) {
+    for (uint32_t ranks = 2; ranks <= 2 * c->cores && ranks <= RANKS_MAX; ranks *= 2) {
         ls_comm_bench_result results[SIZES];
         const ls_comm_bench_options options = {
             .ranks = ranks, .bytes = bytes, .bytes_count = SIZES, .rounds = run->options->quick ? 3 : 9};

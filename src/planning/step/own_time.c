@@ -283,12 +283,24 @@ static void add_times(double to_s[LS_TERM_COUNT], const double terms_s[LS_TERM_C
     }
 }
 
-/* Members of a crew copy what they give into shared memory, meet, and take what they need. */
-static double crew_exchange_s(const machine *m, uint32_t degree, double bytes)
+static bool is_crowded(const machine *m)
+{
+    return m->ranks * m->threads > m->calibration->cores;
+}
+
+/* `members` of the ranks wait for each other. Where ranks share cores, those that are waited for
+ * must be given one first, as when all meet. */
+static double meeting_s(const machine *m, uint32_t members)
 {
     enum { MEETING_BYTES = 64 };
-    return 2.0 * work_s(m, LS_WORK_COPY, bytes / sizeof(float), 0, 0) +
-           ls_calibration_exchange_s(m->calibration, degree, MEETING_BYTES);
+    return ls_calibration_exchange_s(m->calibration, is_crowded(m) ? m->ranks : members, MEETING_BYTES);
+}
+
+/* Members of a crew copy what they give into shared memory, meet, and take what they need; of each
+ * piece of the sequences apart. */
+static double crew_exchange_s(const machine *m, uint32_t degree, double bytes, uint32_t pieces)
+{
+    return 2.0 * work_s(m, LS_WORK_COPY, bytes / sizeof(float), 0, 0) + pieces * meeting_s(m, degree);
 }
 
 static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, bool accumulate,
@@ -310,10 +322,11 @@ static void add_plan_step(const machine *m, const ls_plan *plan, uint32_t step, 
     add_step(&s, piece_s);
     add_times(terms_s, piece_s, plan->pieces);
     if (tensor_bytes > 0.0) {
-        terms_s[LS_TERM_TENSOR] += crew_exchange_s(m, o->tensor_degree, tensor_bytes);
+        terms_s[LS_TERM_TENSOR] += crew_exchange_s(m, o->tensor_degree, tensor_bytes, plan->pieces);
     }
     if (context_bytes > 0.0) {
-        terms_s[LS_TERM_CONTEXT] += crew_exchange_s(m, o->context_degree, context_bytes * o->context_degree);
+        terms_s[LS_TERM_CONTEXT] +=
+            crew_exchange_s(m, o->context_degree, context_bytes * o->context_degree, 1);
     }
     if (visit_bytes > 0.0) {
         terms_s[LS_TERM_TENSOR] += ls_calibration_exchange_s(m->calibration, o->expert_degree, visit_bytes);
@@ -406,8 +419,8 @@ static double update_s(const machine *m, const ls_own_run *run)
 /* Ranks wait for each other when they agree on the sums, begin the update, and end it. */
 static double agreeing_s(const machine *m)
 {
-    enum { MEETINGS = 3, MEETING_BYTES = 64 };
-    return m->ranks > 1 ? MEETINGS * ls_calibration_exchange_s(m->calibration, m->ranks, MEETING_BYTES) : 0.0;
+    enum { MEETINGS = 3 };
+    return m->ranks > 1 ? MEETINGS * meeting_s(m, m->ranks) : 0.0;
 }
 
 /* A checkpoint written in the background costs the copy that the update makes; otherwise training
@@ -546,28 +559,55 @@ static ls_status find_works(const machine *m, const ls_own_run *run, stage_work 
     return LS_OK;
 }
 
-/* A leaf, as the stages follow their lists. */
-static void add_leaf(const machine *m, const ls_own_run *run, double leaf_s[LS_TERM_COUNT])
+/* The machine for `ranks` that compute: never more than have a core each. */
+static machine uncrowded(const machine *m, uint32_t ranks)
 {
-    const uint32_t stages = run->pipeline->stages;
+    const uint32_t fit = m->calibration->cores / m->threads;
+    return (machine){m->calibration, m->threads, ranks < fit || fit == 0 ? ranks : fit};
+}
+
+/* A leaf, as the stages of `crews` follow their lists. Where stages share cores, one computes while
+ * another waits: all together take at least the time of their work on the cores. */
+static void add_stages(const machine *crowded, const ls_own_run *run, uint32_t crews,
+                       double leaf_s[LS_TERM_COUNT])
+{
+    const uint32_t stages = run->pipeline->stages, ranks = crews * crew_of(run);
+    const machine alone = uncrowded(crowded, ranks), *m = &alone;
     stage_work *works = ls_arena_new(run->scratch, stage_work, stages);
     ls_pipeline_costs *costs = ls_arena_new(run->scratch, ls_pipeline_costs, stages);
     LS_ASSERT(run->pipeline->micro_batches == run->micro_batches && run->middle_layers <= 1);
     const ls_status status = find_works(m, run, works);
     LS_ASSERT(status == LS_OK && "more stages than layers");
     uint32_t fullest = 0;
-    double most_s = 0.0;
+    double most_s = 0.0, sum_s = 0.0;
     for (uint32_t s = 0; s < stages; s++) {
         const double *pass_s = works[s].pass_s;
         costs[s] = (ls_pipeline_costs){.forward_s = pass_s[LS_PIPELINE_FORWARD],
                                        .input_s = pass_s[LS_PIPELINE_BACKWARD_INPUT],
                                        .weight_s = pass_s[LS_PIPELINE_BACKWARD_WEIGHT]};
         const double all_s = costs[s].forward_s + costs[s].input_s + costs[s].weight_s;
+        sum_s += run->micro_batches * all_s;
         fullest = all_s > most_s ? s : fullest;
         most_s = all_s > most_s ? all_s : most_s;
     }
     add_times(leaf_s, works[fullest].terms_s, run->micro_batches);
-    leaf_s[LS_TERM_BUBBLE] += ls_pipeline_run(run->scratch, run->pipeline, costs).idle_s;
+    const double idle_s = ls_pipeline_run(run->scratch, run->pipeline, costs).idle_s;
+    const double shared_s = sum_s / stages * ranks / m->ranks - run->micro_batches * most_s;
+    leaf_s[LS_TERM_BUBBLE] += fmax(idle_s, shared_s);
+}
+
+/* A leaf of each of `crews` at once. */
+static void add_leaf(const ls_calibration *calibration, const ls_own_run *run, uint32_t crews,
+                     double leaf_s[LS_TERM_COUNT])
+{
+    const machine m = {calibration, run->threads, crews * crew_of(run)};
+    double later_s[LS_TERM_COUNT] = {0};
+    if (run->pipeline) {
+        add_stages(&m, run, crews, leaf_s);
+        return;
+    }
+    add_micro_batches(&m, run, leaf_s, later_s);
+    add_times(leaf_s, later_s, run->micro_batches - 1);
 }
 
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out)
@@ -575,15 +615,14 @@ void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *ru
     LS_ASSERT(run->ranks >= 1 && crews_of(run) >= 1 && crews_of(run) <= run->leaves);
     LS_ASSERT(run->threads >= 1 && run->micro_batches >= 1);
     const machine m = {calibration, run->threads, run->ranks};
-    double leaf_s[LS_TERM_COUNT] = {0}, later_s[LS_TERM_COUNT] = {0};
-    if (run->pipeline) {
-        add_leaf(&m, run, leaf_s);
-    } else {
-        add_micro_batches(&m, run, leaf_s, later_s);
-        add_times(leaf_s, later_s, run->micro_batches - 1);
-    }
+    const uint32_t crews = crews_of(run), more = run->leaves % crews;
+    double leaf_s[LS_TERM_COUNT] = {0};
     ls_own_time time = {0};
-    add_times(time.terms_s, leaf_s, leaves_of_rank(run));
+    add_leaf(calibration, run, crews, leaf_s);
+    add_times(time.terms_s, leaf_s, run->leaves / crews);
+    if (more > 0) { /* of these the others have no more, and leave them their cores */
+        add_leaf(calibration, run, more, time.terms_s);
+    }
     time.terms_s[LS_TERM_DATA] = tree_s(&m, run);
     time.terms_s[LS_TERM_OPTIMIZER] = update_s(&m, run);
     time.terms_s[LS_TERM_FIXED] = agreeing_s(&m);
@@ -651,10 +690,18 @@ static void explain_micro_batches(const machine *m, const ls_own_run *run, ls_te
                    "micro-batch of %lld sequences of %lld tokens on %u ranks of %u threads:\n",
                    (long long)options->sequences, (long long)options->length, run->ranks, run->threads);
     explain_ops(m, run->plan, term, text);
+    const uint32_t crews = crews_of(run), more = run->leaves % crews;
     ls_text_printf(text,
                    "leaves per rank x (first micro-batch + (micro-batches per leaf - 1) x later micro-batch, "
                    "which adds to the gradients)\n%u x (%.6g s + (%u - 1) x %.6g s)\n",
-                   leaves_of_rank(run), first_s[term], run->micro_batches, later_s[term]);
+                   run->leaves / crews, first_s[term], run->micro_batches, later_s[term]);
+    if (more > 0) {
+        double last_s[LS_TERM_COUNT] = {0};
+        add_leaf(m->calibration, run, more, last_s);
+        ls_text_printf(text,
+                       "+ %.6g s for the leaf that %u rank%s more than the others, which are idle then\n",
+                       last_s[term], more, more == 1 ? " has" : "s have");
+    }
 }
 
 bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *name,

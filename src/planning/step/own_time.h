@@ -4,14 +4,15 @@
  * the runtime executes (model/plan.h), each at the measured time of its kernel, plus what happens
  * once per step.
  *
- *   step = leaves of the fullest rank * micro-batches of a leaf * (sum over plan steps)
+ *   step = leaves of a rank * micro-batches of a leaf * (sum over plan steps)
  *                                                             (matmul, attention, elementwise)
  *        + merging leaves, adding up handed-over nodes, squares                           (data)
  *        + AdamW over the rank's share                                               (optimizer)
  *        + agreeing with the other ranks                                                 (fixed)
  *
  * A rank shares the machine with the others: times are those of `ranks` processes at once
- * (planning/hardware/calibration.h).
+ * (planning/hardware/calibration.h). Where some have a leaf more than others, these are computed
+ * when the others are idle: their times are those of fewer processes.
  *
  * Tensor and context groups. The plan of a member has its part of the work; what the members
  * exchange is terms `tensor` and `context`. A leaf is computed by all of them together.
@@ -19,7 +20,8 @@
  * Stages. With a pipeline, ranks compute a leaf together, and the lists that they follow
  * (model/pipeline.h) are followed with the times of their passes: matmul, attention and elementwise
  * are those of the stage that idles least, `pipeline` its copies of what stages exchange, `bubble`
- * the time it waits.
+ * the time it waits, for other stages or, where there are more of them than cores, for a core: a
+ * leaf takes at least the work of all stages divided by the cores.
  *
  * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges after its
  * last leaf to the owner of the sum: of c leaves popcount(c - 1) + 1 nodes remain, and

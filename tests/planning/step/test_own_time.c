@@ -149,10 +149,11 @@ static void own_time_ranks_share_the_work_and_the_machine(void **state)
     assert_near(four.terms_s[LS_TERM_OPTIMIZER], one.terms_s[LS_TERM_OPTIMIZER] * 2.0 / 4.0);
     assert_near(four.terms_s[LS_TERM_FIXED], 3e-6);
     assert_true(one.terms_s[LS_TERM_FIXED] == 0.0);
-    /* Of three ranks one has 3 leaves of 8. */
+    /* Of three ranks two have 3 leaves of 8: the last ones without the third rank. */
     run = run_of(&m, 8, 2, 3);
     ls_own_time_compute(&c, &run, &three);
-    assert_near(three.terms_s[LS_TERM_MATMUL], one.terms_s[LS_TERM_MATMUL] * 3.0 / 8.0 * (1.0 + 2.0 / 3.0));
+    assert_near(three.terms_s[LS_TERM_MATMUL],
+                one.terms_s[LS_TERM_MATMUL] / 8.0 * (2.0 * (1.0 + 2.0 / 3.0) + (1.0 + 1.0 / 3.0)));
 }
 
 /* Llama with layers of equal FLOPs and next to no head: stages are balanced. */
@@ -216,6 +217,30 @@ static void own_time_stages_idle_as_the_formula_says(void **state)
     p.chunks = 1;
     p.kind = LS_PIPELINE_ZERO_BUBBLE;
     assert_true(pipeline_time(&m, &p).terms_s[LS_TERM_BUBBLE] < idle_s / 2.0);
+}
+
+/* More stages than cores: a leaf takes no longer than its work on the cores, or its longest chain of
+ * passes. */
+static void own_time_stages_share_cores(void **state)
+{
+    (void)state;
+    model m;
+    ls_calibration c = power_machine(&arena);
+    make_even_model(&m, 16);
+    const ls_pipeline p = {LS_PIPELINE_ONE_BY_ONE, 4, 1, 4};
+    ls_own_run run = run_of(&m, 1, p.micro_batches, p.stages);
+    ls_own_time many, two;
+    c.setting_count = 1; /* no rank slows another down */
+    c.cores = 8;
+    run.pipeline = &p;
+    run.scratch = &arena;
+    ls_own_time_compute(&c, &run, &many);
+    const double passes_s = many.step_s - many.terms_s[LS_TERM_BUBBLE] - many.terms_s[LS_TERM_DATA] -
+                            many.terms_s[LS_TERM_OPTIMIZER] - many.terms_s[LS_TERM_FIXED];
+    c.cores = 2;
+    ls_own_time_compute(&c, &run, &two);
+    assert_true(fabs(two.terms_s[LS_TERM_BUBBLE] - passes_s) < 0.05 * passes_s);
+    assert_near(two.terms_s[LS_TERM_MATMUL], many.terms_s[LS_TERM_MATMUL]);
 }
 
 /* A member of groups has its part of the products, whether there are stages or not. */
@@ -315,6 +340,7 @@ int main(void)
         arena_case(own_time_ranks_share_the_work_and_the_machine),
         arena_case(own_time_a_single_stage_is_no_pipeline),
         arena_case(own_time_stages_idle_as_the_formula_says),
+        arena_case(own_time_stages_share_cores),
         arena_case(own_time_groups_divide_the_products),
         arena_case(own_time_a_checkpoint_is_written_or_copied),
         arena_case(own_plan_steps_add_up_to_the_micro_batch),
