@@ -224,12 +224,24 @@ static void hosts_of_other_settings_are_a_mismatch(void **state)
     test_store_close();
 }
 
-static void check_nonfinite(uint32_t zero)
+/* What the next step reads is not touched. */
+static void assert_residuals_are_zero(const world *w)
+{
+    const uint32_t count = residuals_of(w);
+    for (uint32_t i = 0; i < w->host_count * count; i++) {
+        const float *residual = w->hosts[i / count].residuals[0][i % count];
+        for (size_t k = 0; k < flat_bytes(w) / sizeof *residual; k++) {
+            assert_true(residual[k] == 0.0f);
+        }
+    }
+}
+
+static void check_nonfinite(const shape *s, uint32_t zero)
 {
     world w;
     alone one;
     test_store_open();
-    world_init_hosts(&w, &tiny, 7, two_by_two, 2, 1, 1);
+    world_init_hosts(&w, s, 7, two_by_two, 2, 1, 1);
     alone_init(&one, &w, 1);
     break_layer_1(&w, w.hosts[0].parameters);
     break_layer_1(&w, one.state.parameters);
@@ -242,6 +254,7 @@ static void check_nonfinite(uint32_t zero)
         assert_int_equal(w.shared->logs[r].status[0], LS_ERR_FAILED);
         assert_string_equal(w.shared->logs[r].text[0], want);
     }
+    assert_residuals_are_zero(&w);
     free(want);
     alone_release(&one);
     world_release(&w);
@@ -251,8 +264,8 @@ static void check_nonfinite(uint32_t zero)
 static void hosts_tell_of_values_that_are_not_finite_as_one_process(void **state)
 {
     (void)state;
-    check_nonfinite(1);
-    check_nonfinite(3);
+    check_nonfinite(&tiny, 1);
+    check_nonfinite(&tiny, 3);
 }
 
 static void prepare_audits(world *w, uint32_t rank, ls_step_settings *settings)
@@ -359,6 +372,19 @@ static void hosts_give_the_bits_of_one_process_with_compression(void **state)
     }
 }
 
+/* The step is given up as without compression, by all alike, and no residual keeps anything of it. */
+static void hosts_tell_of_values_that_are_not_finite_with_compression(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        shape s = tiny;
+        s.group = 1;
+        s.compression = compressions[i % 3];
+        s.changes.kind = i < 3 ? LS_COMPRESSION_NONE : LS_COMPRESSION_INT8;
+        check_nonfinite(&s, i >= 3);
+    }
+}
+
 /* Of n hosts with one group each, every group is sent to n - 1 owners, as is the whole of each. */
 static void hosts_send_as_many_bytes_as_planned(void **state)
 {
@@ -411,6 +437,7 @@ int main(void)
         cmocka_unit_test(hosts_with_stage_2_keep_no_gradients),
         cmocka_unit_test(hosts_with_stage_3_keep_their_own_weights),
         cmocka_unit_test(hosts_give_the_bits_of_one_process_with_compression),
+        cmocka_unit_test(hosts_tell_of_values_that_are_not_finite_with_compression),
         cmocka_unit_test(hosts_send_as_many_bytes_as_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -507,8 +507,12 @@ static void go_on(ls_cluster *cluster)
         give_up(cluster, cluster->options.settings.crew > 1
                              ? "the hosts on which the ranks that are left can divide the model do not have "
                                "all of the state. Start the run again: it resumes from its newest checkpoint"
-                             : "a host was lost together with the host that held the copy of its state (its "
-                               "shadow). Start the run again: it resumes from its newest checkpoint");
+                         : cluster->options.settings.shadow
+                             ? "a host was lost together with the host that held the copy of its state (its "
+                               "shadow). Start the run again: it resumes from its newest checkpoint"
+                             : "a host was lost that alone had a part of the state: with train.compression, "
+                               "and with parallel.shadow: false, no other host keeps a copy. Start the run "
+                               "again: it resumes from its newest checkpoint");
         break;
     case LS_REFORM_END:
         end_run(cluster);
