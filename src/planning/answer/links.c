@@ -30,20 +30,21 @@ static bool compute_alone(ls_plan_answer *answer, int64_t hosts, double *compute
     return true;
 }
 
-/* Numbers that are trained and sent: with the padding of a layout, if training has one for this
- * model. */
-static uint64_t sent_values(const ls_plan_answer *answer)
+/* What is trained and sent; NULL: training has no layout for this model. */
+static const ls_layout *sent_layout(const ls_plan_answer *answer)
 {
     const ls_shape *shape = &answer->shape;
-    const ls_layout *layout = answer->trained;
-    ls_layout whole;
-    if (!layout && shape->moe.experts == shape->config.experts && shape->latent.kv_rank == 0 &&
-        ls_model_config_check(&shape->config) == LS_OK) {
-        ls_layout_build(answer->arena, &shape->config, &whole);
-        layout = &whole;
+    if (answer->trained) {
+        return answer->trained;
     }
-    ls_error_clear();
-    return (uint64_t)(layout ? layout->float_count : shape->parameters);
+    if (shape->moe.experts != shape->config.experts || shape->latent.kv_rank > 0 ||
+        ls_model_config_check(&shape->config) != LS_OK) {
+        ls_error_clear();
+        return NULL;
+    }
+    ls_layout *layout = ls_arena_new(answer->arena, ls_layout, 1);
+    ls_layout_build(answer->arena, &shape->config, layout);
+    return layout;
 }
 
 static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps, ls_plan_links *links_out)
@@ -53,7 +54,10 @@ static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps
         ls_error_clear();
         return false;
     }
-    links_out->setting = (ls_link_setting){.values = sent_values(answer),
+    const ls_layout *layout = sent_layout(answer);
+    const int64_t values = layout ? layout->float_count : answer->shape.parameters;
+    links_out->setting = (ls_link_setting){.values = (uint64_t)values,
+                                           .layout = layout,
                                            .hosts = (uint64_t)hosts,
                                            .compute_s = compute_s,
                                            .link_bytes_ps = link_bytes_ps,

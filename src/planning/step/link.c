@@ -37,26 +37,26 @@ const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
 
 /* ---- bytes ---- */
 
-static uint64_t divide_up(uint64_t a, uint64_t b)
+/* Slices begin at whole blocks of a bucket, so it does not matter who owns what. */
+static uint64_t packed_bytes(const ls_compression *form, uint64_t values, const ls_layout *layout)
 {
-    return (a + b - 1) / b;
+    uint64_t bytes = layout ? 0 : ls_compressed_bytes(form, values);
+    for (uint32_t i = 0; layout && i < layout->bucket_count; i++) {
+        bytes += ls_compressed_bytes(form, (uint64_t)layout->buckets[i].count);
+    }
+    return bytes;
 }
 
-uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
-                                uint64_t groups)
+uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, const ls_layout *layout,
+                                uint64_t hosts, uint64_t groups)
 {
     LS_ASSERT(hosts > 0 && groups % hosts == 0);
-    const uint64_t share = LS_COMPRESSION_BLOCK * divide_up(divide_up(values, hosts), LS_COMPRESSION_BLOCK);
     /* by the owner of a share */
     const uint64_t received = groups - groups / hosts, sent = hosts - 1;
     const ls_compression back = ls_compression_of_sum(scheme->form, (uint32_t)groups);
-    uint64_t bytes = 0;
-    for (uint64_t at = 0; at < values; at += share) {
-        const uint64_t count = ls_min_u64(share, values - at);
-        bytes +=
-            received * ls_compressed_bytes(&scheme->form, count) + sent * ls_compressed_bytes(&back, count);
-    }
-    return bytes;
+    const ls_layout *buckets = scheme->steps > 1 ? NULL : layout;
+    return received * packed_bytes(&scheme->form, values, buckets) +
+           sent * packed_bytes(&back, values, buckets);
 }
 
 /* ---- time ---- */
@@ -80,9 +80,11 @@ void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_sche
     const uint64_t hosts = setting->hosts;
     const double senders = (double)hosts * (double)scheme->steps;
     ls_link_estimate estimate = {.scheme = *scheme};
-    estimate.bytes = (double)ls_link_bytes_exchange(scheme, setting->values, hosts, hosts) / senders;
+    estimate.bytes =
+        (double)ls_link_bytes_exchange(scheme, setting->values, setting->layout, hosts, hosts) / senders;
     const double dense =
-        (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, hosts, hosts) / (double)hosts;
+        (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, NULL, hosts, hosts) /
+        (double)hosts;
     estimate.times = dense / estimate.bytes;
     estimate.step_s = setting->compute_s + estimate.bytes / setting->link_bytes_ps +
                       2.0 * setting->latency_s / (double)scheme->steps;

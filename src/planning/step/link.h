@@ -19,6 +19,7 @@
 
 #include "base/compression.h"
 #include "base/status.h"
+#include "model/layout.h"
 
 #include <stdint.h>
 
@@ -28,19 +29,21 @@ typedef struct ls_link_scheme {
     uint64_t steps;      /* H, steps from one exchange to the next: 1 without local steps */
 } ls_link_scheme;
 
-/* Bytes that all hosts together send in one exchange of `values` values. Each host has `groups` /
- * `hosts` groups, or workers; the shares of owners are equal multiples of
- * LS_COMPRESSION_BLOCK, except the last. `hosts` divides `groups`. One host sends nothing. */
-uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, uint64_t hosts,
-                                uint64_t groups);
+/* Bytes that all hosts together send in one exchange of `values` values, which are those of
+ * `layout`, with padding, or, NULL, in one piece. The sums of each step are packed bucket by
+ * bucket, the differences of local steps in one piece. Each host has `groups` / `hosts` groups, or
+ * workers; `hosts` divides `groups`. One host sends nothing. */
+uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, const ls_layout *layout,
+                                uint64_t hosts, uint64_t groups);
 
 /* The question: the same work on each host, and the links between them. */
 typedef struct ls_link_setting {
-    uint64_t values;      /* trained parameters, >= 1 */
-    uint64_t hosts;       /* >= 2; one group, or worker, on each */
-    double compute_s;     /* of a step on each host, without the link, > 0 */
-    double link_bytes_ps; /* of each host, each way, > 0 */
-    double latency_s;     /* of a message, >= 0 */
+    uint64_t values;         /* trained parameters, >= 1 */
+    uint64_t hosts;          /* >= 2; one group, or worker, on each */
+    double compute_s;        /* of a step on each host, without the link, > 0 */
+    double link_bytes_ps;    /* of each host, each way, > 0 */
+    double latency_s;        /* of a message, >= 0 */
+    const ls_layout *layout; /* of the values; NULL: not known. Borrowed */
 } ls_link_setting;
 
 typedef struct ls_link_estimate {

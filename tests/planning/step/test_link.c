@@ -11,19 +11,28 @@ static void link_bytes_exchange_adds_both_ways(void **state)
     (void)state;
     const ls_link_scheme *dense = &ls_link_schemes[0], *int8 = &ls_link_schemes[1],
                          *topk = &ls_link_schemes[2];
-    assert_int_equal(ls_link_bytes_exchange(dense, 8192, 2, 2), 2 * 2 * 16384);
-    assert_int_equal(ls_link_bytes_exchange(int8, 8192, 2, 2), 2 * 2 * (4096 + 16 * 4));
+    const ls_compression sum = ls_compression_of_sum(topk->form, 4);
+    assert_int_equal(ls_link_bytes_exchange(dense, 8192, NULL, 2, 2), 2 * 2 * 16384);
+    assert_int_equal(ls_link_bytes_exchange(int8, 8192, NULL, 2, 2), 2 * 2 * (4096 + 16 * 4));
     /* two groups on each host: twice the sums, one result */
-    assert_int_equal(ls_link_bytes_exchange(int8, 8192, 2, 4), 2 * 2 * 4160 + 2 * 4160);
+    assert_int_equal(ls_link_bytes_exchange(int8, 8192, NULL, 2, 4), 2 * 2 * 4160 + 2 * 4160);
     /* the last host owns what is left: 4,096 and 300 values */
-    assert_int_equal(ls_link_bytes_exchange(int8, 4396, 2, 2), 2 * (4160 + 300 + 8));
+    assert_int_equal(ls_link_bytes_exchange(int8, 4396, NULL, 2, 2), 2 * (4160 + 300 + 8));
     /* two of four hosts own 4,096 values each, receive three times and send three times, 41 and 164
      * of them: 2 bytes each, and l + 1 bits and a little */
-    assert_int_equal(ls_link_bytes_exchange(topk, 8192, 4, 4), 2 * 3 * (128 + 464));
+    assert_int_equal(ls_link_bytes_exchange(topk, 8192, NULL, 4, 4), 2 * 3 * (128 + 464));
     /* of 60 groups more than half of the numbers, so all come back, in 2 bytes */
-    assert_int_equal(ls_link_bytes_exchange(topk, 4096, 2, 60), 30 * 128 + 8192);
+    assert_int_equal(ls_link_bytes_exchange(topk, 4096, NULL, 2, 60), 30 * 128 + 8192);
+    /* two buckets end in blocks of their own; local steps do not know them */
+    ls_bucket buckets[2] = {{.count = 5120}, {.offset = 5120, .count = 3072}};
+    const ls_layout layout = {.buckets = buckets, .bucket_count = 2, .float_count = 8192};
+    assert_int_equal(ls_link_bytes_exchange(topk, 8192, &layout, 4, 4),
+                     3 * (ls_compressed_bytes(&topk->form, 5120) + ls_compressed_bytes(&topk->form, 3072)) +
+                         3 * (464 + ls_compressed_bytes(&sum, 1024) + ls_compressed_bytes(&sum, 3072)));
+    const ls_link_scheme local = {"local 10, int8", int8->form, 10};
+    assert_int_equal(ls_link_bytes_exchange(&local, 8192, &layout, 2, 2), 2 * 2 * (4096 + 16 * 4));
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
-        assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, 1, 1), 0);
+        assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, NULL, 1, 1), 0);
     }
 }
 
