@@ -278,8 +278,7 @@ static const ls_api_field stream_in[] = {
         SOME("uid", LS_API_INTEGER, "number (uid) of that user"),                                            \
         SOME("gid", LS_API_INTEGER, "number (gid) of the group the job runs as"),                            \
         SOME_OR_NULL("group", LS_API_STRING, "sweep the job belongs to; null: none"),                        \
-        SOME_OR_NULL("run_dir", LS_API_STRING,                                                               \
-                     "folder a training run writes to; null for any other program"),                         \
+        SOME_OR_NULL("run_dir", LS_API_STRING, "folder of a training run; null: any other program"),         \
         SOME("metrics", LS_API_STRINGS, "files to which any other program writes metrics (job.metrics)"),    \
         SOME("epoch", LS_API_INTEGER, "number of times the job was started"),                                \
         SOME("submitted", LS_API_NUMBER, "time of submission, in seconds since 1970, as all times"),         \

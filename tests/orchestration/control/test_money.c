@@ -220,6 +220,72 @@ static void months_are_forecast_within_a_tenth(void **state)
     }
 }
 
+enum { HISTORY_JOBS = 80 };
+
+/* A second way to count: devices times the time between two events. */
+static double devices_held(double held_s[HISTORY_JOBS + 1], uint64_t newest, double span_s)
+{
+    double sum_s = 0.0;
+    for (uint64_t id = 1; id <= newest; id++) {
+        if (job(id)->state == LS_JOB_RUNNING) {
+            held_s[id] += span_s * job(id)->ranks_now;
+            sum_s += span_s * job(id)->ranks_now;
+        }
+    }
+    return sum_s;
+}
+
+static double sum_of(const json_t *rows, const char *key)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        sum += json_number_value(json_object_get(json_array_get(rows, i), key));
+    }
+    return sum;
+}
+
+/* Jobs of three accounts that begin and end at random times: each is charged to the second, and the
+ * accounts add up to what the machine gave. */
+static void accounts_add_up_to_the_machine(void **state)
+{
+    (void)state;
+    static const char *const accounts[] = {"account: a", "account: b", "account: c"};
+    double held_s[HISTORY_JOBS + 1] = {0}, machine_s = 0.0;
+    uint64_t newest = 0, random = 11;
+    while (newest < HISTORY_JOBS) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const double span_s = 900.0 * (double)(random >> 40) / (1 << 24);
+        w.now_s += span_s;
+        machine_s += devices_held(held_s, newest, span_s);
+        uint64_t oldest = 0, waiting = 0;
+        for (uint64_t id = newest; id > 0; id--) {
+            oldest = job(id)->state == LS_JOB_RUNNING ? id : oldest;
+            waiting += job(id)->state == LS_JOB_QUEUED;
+        }
+        if (oldest > 0 && (waiting > 6 || (random >> 18 & 1))) {
+            ends(oldest, (int)(random >> 19 & 1));
+        } else {
+            newest = submit(1 + (uint32_t)(random >> 62), accounts[(random >> 10) % 3]);
+        }
+        for (uint64_t id = 1; id <= newest; id++) {
+            if (job(id)->state == LS_JOB_STARTING) {
+                starts(id);
+            }
+        }
+    }
+    assert_true(machine_s > 10 * HOUR_S);
+    for (uint64_t id = 1; id <= newest; id++) {
+        assert_int_equal(on(LS_VERB_SHOW, id), 200);
+        const json_t *usage = json_object_get(w.answer, "usage");
+        assert_float_equal(json_number_value(json_object_get(usage, "allocated_h")) * HOUR_S, held_s[id],
+                           1.0);
+    }
+    assert_int_equal(call(LS_VERB_USAGE, "{}"), 200);
+    const json_t *rows = json_object_get(w.answer, "accounts");
+    assert_float_equal(sum_of(rows, "allocated_h") * HOUR_S, machine_s, 1e-3 * machine_s);
+    assert_float_equal(sum_of(rows, "cost"), 2.0 / HOUR_S * machine_s, 2e-3 / HOUR_S * machine_s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -232,6 +298,7 @@ int main(void)
         TEST(budgets_hold_all_jobs_of_an_account),
         TEST(budgets_begin_anew_with_the_month),
         TEST(months_are_forecast_within_a_tenth),
+        TEST(accounts_add_up_to_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
