@@ -296,16 +296,17 @@ ls_status ls_registry_add(ls_registry *registry, ls_arena *arena, const ls_regis
                                .code = "lockstep " LS_VERSION,
                                .when_s = ls_clock_wall_s(),
                                .facts = json_object()};
-    ls_status status = add(registry, arena, options, mark, &entry, &added);
-    if (status != LS_OK) {
-        const char *reason = ls_arena_strdup(arena, ls_error_text());
-        ls_registry_entry_release(&entry);
-        if (ls_registry_end(registry, mark) != LS_OK) {
-            ls_error_clear();
-        }
-        return ls_fail(status, "%s", reason);
+    const ls_status status = add(registry, arena, options, mark, &entry, &added);
+    const char *reason = ls_arena_strdup(arena, ls_error_text());
+    const ls_status ended = ls_registry_end(registry, mark);
+    if (status == LS_OK && ended == LS_OK) {
+        *added_out = added;
+        return LS_OK;
     }
-    LS_TRY(ls_registry_end(registry, mark));
-    *added_out = added;
-    return LS_OK;
+    ls_registry_entry_release(&added.found.entry);
+    if (status == LS_OK) {
+        return ended;
+    }
+    ls_registry_entry_release(&entry);
+    return ls_fail(status, "%s", reason);
 }
