@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char format_name[] = "lockstep-bundle";
-enum { VERSION = 1 };
+enum { VERSION = 1, PIECE_BYTES = 1 << 20 };
 
 /* ---- names ---- */
 
@@ -174,7 +174,7 @@ ls_status ls_bundle_decode(ls_arena *arena, const char *text, size_t bytes, cons
 
 /* ---- where files go ---- */
 
-ls_status ls_bundle_begin_file(ls_bundle_target *t, const char *name, uint64_t bytes)
+static ls_status begin_file(ls_bundle_target *t, const char *name, uint64_t bytes)
 {
     if (t->tar) {
         return ls_tar_begin(t->tar, name, bytes);
@@ -188,14 +188,15 @@ ls_status ls_bundle_begin_file(ls_bundle_target *t, const char *name, uint64_t b
     return LS_OK;
 }
 
-ls_status ls_bundle_write(ls_bundle_target *t, const void *data, size_t bytes)
+static ls_status write_bytes(ls_bundle_target *t, const void *data, size_t bytes)
 {
     return t->tar      ? ls_tar_write(t->tar, data, bytes)
            : t->folder ? ls_file_write_all(t->fd, t->path, data, bytes)
                        : LS_OK;
 }
 
-ls_status ls_bundle_end_file(ls_bundle_target *t, ls_status failed)
+/* Syncs it. failed: what writing it ended with; the result, unless syncing fails. */
+static ls_status end_file(ls_bundle_target *t, ls_status failed)
 {
     if (!t->folder) {
         return failed;
@@ -209,8 +210,30 @@ ls_status ls_bundle_end_file(ls_bundle_target *t, ls_status failed)
 
 ls_status ls_bundle_write_file(ls_bundle_target *t, const char *name, const void *data, size_t bytes)
 {
-    LS_TRY(ls_bundle_begin_file(t, name, bytes));
-    return ls_bundle_end_file(t, ls_bundle_write(t, data, bytes));
+    LS_TRY(begin_file(t, name, bytes));
+    return end_file(t, write_bytes(t, data, bytes));
+}
+
+ls_status ls_bundle_copy(ls_bundle_target *t, const char *name, const ls_bundle_source *source,
+                         uint64_t bytes, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    ls_sha256 hash;
+    LS_TRY(begin_file(t, name, bytes));
+    void *piece = malloc(PIECE_BYTES);
+    ls_status status = piece ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to read %s", name);
+    ls_sha256_init(&hash);
+    for (uint64_t at = 0; status == LS_OK && at < bytes; at += PIECE_BYTES) {
+        const size_t now = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
+        status = source->tar ? ls_tar_read(source->tar, piece, now)
+                             : ls_file_pread_all(source->fd, source->path, piece, now, at);
+        if (status == LS_OK) {
+            ls_sha256_update(&hash, piece, now);
+            status = write_bytes(t, piece, now);
+        }
+    }
+    ls_sha256_finish(&hash, hex_out);
+    free(piece);
+    return end_file(t, status);
 }
 
 ls_status ls_bundle_new_folder(ls_arena *arena, const char *path, const char **folder_out)

@@ -7,8 +7,6 @@
 #include "storage/bundle/bundle.h"
 #include "storage/bundle/tar.h"
 
-enum { LS_BUNDLE_PIECE_BYTES = 1 << 20 };
-
 /* Checks names (also that none is there twice). Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_bundle_encode(const ls_bundle *bundle, ls_text *text);
 /* Errors: LS_ERR_DATA naming `name`; LS_ERR_UNSUPPORTED for another version. */
@@ -25,10 +23,17 @@ typedef struct ls_bundle_target {
     int fd;
 } ls_bundle_target;
 
-LS_MUST_CHECK ls_status ls_bundle_begin_file(ls_bundle_target *target, const char *name, uint64_t bytes);
-LS_MUST_CHECK ls_status ls_bundle_write(ls_bundle_target *target, const void *data, size_t bytes);
-/* Syncs it. failed: what writing it ended with; the result, unless syncing fails. */
-LS_MUST_CHECK ls_status ls_bundle_end_file(ls_bundle_target *target, ls_status failed);
+/* Where the bytes of a file come from: an opened file, or the present one of an archive. */
+typedef struct ls_bundle_source {
+    const char *path;
+    int fd;
+    ls_tar_reader *tar; /* NULL: the file */
+} ls_bundle_source;
+
+/* Copies a file of `bytes` bytes; hex_out: its digest. */
+LS_MUST_CHECK ls_status ls_bundle_copy(ls_bundle_target *target, const char *name,
+                                       const ls_bundle_source *source, uint64_t bytes,
+                                       char hex_out[LS_SHA256_HEX_BYTES]);
 /* A whole one. */
 LS_MUST_CHECK ls_status ls_bundle_write_file(ls_bundle_target *target, const char *name, const void *data,
                                              size_t bytes);

@@ -20,8 +20,9 @@ enum { SIGNATURE_BYTES_MAX = 4096 };
 typedef struct opening {
     ls_arena *arena;
     const char *path;
-    ls_tar_reader *tar; /* NULL: it is a folder */
-    int fd;             /* the archive, or the file of the folder that is being read */
+    ls_bundle_source source; /* the archive; else the file of the folder that is being read */
+    const char *member;      /* of the archive, that comes next; NULL: none */
+    uint64_t member_bytes;
     const ls_public_key *key;
     char *json;
     size_t json_bytes;
@@ -30,7 +31,6 @@ typedef struct opening {
     bool *seen;                    /* as sorted */
     ls_bundle_target target;
     ls_bundle_sender *sender;
-    void *piece;
 } opening;
 
 /* ---- what is read ---- */
@@ -40,39 +40,60 @@ static ls_status open_in_folder(opening *o, const char *name, uint64_t *bytes_ou
 {
     struct stat info;
     const char *path = ls_path_join(o->arena, o->path, name);
-    o->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    *found_out = o->fd >= 0;
-    if (o->fd < 0 && errno != ELOOP) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    *found_out = fd >= 0;
+    if (fd < 0 && errno != ELOOP) {
         return errno == ENOENT || errno == ENOTDIR ? LS_OK : ls_fail_errno(errno, "can't open %s", path);
     }
-    if (o->fd < 0 || fstat(o->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        if (o->fd >= 0) {
-            close(o->fd);
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        if (fd >= 0) {
+            close(fd);
         }
         return ls_fail(LS_ERR_DATA, "%s is not a regular file, so the bundle is refused", path);
     }
+    o->source = (ls_bundle_source){.path = path, .fd = fd};
     *bytes_out = (uint64_t)info.st_size;
     return LS_OK;
 }
 
-static ls_status read_piece(opening *o, const char *name, uint64_t at, size_t bytes)
+static ls_status next_member(opening *o)
 {
-    return o->tar ? ls_tar_read(o->tar, o->piece, bytes)
-                  : ls_file_pread_all(o->fd, name, o->piece, bytes, at);
+    return ls_tar_next(o->source.tar, &o->member, &o->member_bytes);
 }
 
-/* A small file, whole, in the arena. */
+/* The bytes of a small file that is open, or the next one of the archive. */
 static ls_status read_small(opening *o, const char *name, uint64_t bytes, uint64_t limit, char **text_out)
 {
     if (bytes > limit) {
         return ls_fail(LS_ERR_DATA, "%s: %s has %" PRIu64 " bytes; at most %" PRIu64 " are read", o->path,
                        name, bytes, limit);
     }
-    char *text = ls_arena_alloc(o->arena, (size_t)bytes + 1);
-    LS_TRY(o->tar ? ls_tar_read(o->tar, text, (size_t)bytes)
-                  : ls_file_pread_all(o->fd, name, text, (size_t)bytes, 0));
-    *text_out = text;
-    return LS_OK;
+    *text_out = ls_arena_alloc(o->arena, (size_t)bytes + 1);
+    if (o->source.tar) {
+        LS_TRY(ls_tar_read(o->source.tar, *text_out, (size_t)bytes));
+        return next_member(o);
+    }
+    return ls_file_pread_all(o->source.fd, name, *text_out, (size_t)bytes, 0);
+}
+
+/* A small file, whole, in the arena; text_out: NULL if it is not there. */
+static ls_status read_named(opening *o, const char *name, uint64_t limit, char **text_out, size_t *bytes_out)
+{
+    uint64_t bytes = o->member_bytes;
+    bool found = o->member && strcmp(o->member, name) == 0;
+    *text_out = NULL;
+    if (!o->source.tar) {
+        LS_TRY(open_in_folder(o, name, &bytes, &found));
+    }
+    if (!found) {
+        return LS_OK;
+    }
+    const ls_status status = read_small(o, name, bytes, limit, text_out);
+    if (!o->source.tar) {
+        close(o->source.fd);
+    }
+    *bytes_out = (size_t)bytes;
+    return status;
 }
 
 /* ---- what is checked ---- */
@@ -139,21 +160,7 @@ static ls_status take_json(opening *o)
 static ls_status take_file(opening *o, const ls_bundle_file *file)
 {
     char hex[LS_SHA256_HEX_BYTES];
-    ls_sha256 hash;
-    ls_status status = ls_bundle_begin_file(&o->target, file->name, file->bytes);
-    LS_TRY(status);
-    ls_sha256_init(&hash);
-    for (uint64_t at = 0; status == LS_OK && at < file->bytes; at += LS_BUNDLE_PIECE_BYTES) {
-        const uint64_t left = file->bytes - at;
-        const size_t now = left < LS_BUNDLE_PIECE_BYTES ? (size_t)left : LS_BUNDLE_PIECE_BYTES;
-        status = read_piece(o, file->name, at, now);
-        if (status == LS_OK) {
-            ls_sha256_update(&hash, o->piece, now);
-            status = ls_bundle_write(&o->target, o->piece, now);
-        }
-    }
-    ls_sha256_finish(&hash, hex);
-    LS_TRY(ls_bundle_end_file(&o->target, status));
+    LS_TRY(ls_bundle_copy(&o->target, file->name, &o->source, file->bytes, hex));
     return strcmp(hex, file->sha256) == 0
                ? LS_OK
                : ls_fail(LS_ERR_DATA, "%s: %s is damaged: its SHA-256 is %.12s..., and %.12s... is listed",
@@ -196,32 +203,11 @@ static ls_status take_member(opening *o, const char *name, uint64_t bytes)
     return take_file(o, *found);
 }
 
-static ls_status read_archive(opening *o)
+static ls_status read_members(opening *o)
 {
-    const char *name = NULL;
-    uint64_t bytes = 0;
-    LS_TRY(ls_tar_next(o->tar, &name, &bytes));
-    if (!name || strcmp(name, LS_BUNDLE_NAME) != 0) {
-        return ls_fail(LS_ERR_DATA, "%s is not a bundle: it does not begin with " LS_BUNDLE_NAME, o->path);
-    }
-    o->json_bytes = (size_t)bytes;
-    LS_TRY(read_small(o, LS_BUNDLE_NAME, bytes, LS_BUNDLE_JSON_BYTES_MAX, &o->json));
-    LS_TRY(ls_tar_next(o->tar, &name, &bytes));
-    char *signature = NULL;
-    const size_t signature_bytes = (size_t)bytes;
-    if (name && strcmp(name, LS_BUNDLE_SIGNATURE) == 0) {
-        LS_TRY(read_small(o, LS_BUNDLE_SIGNATURE, bytes, SIGNATURE_BYTES_MAX, &signature));
-        LS_TRY(take_signature(o, signature, signature_bytes));
-        LS_TRY(ls_tar_next(o->tar, &name, &bytes));
-    }
-    LS_TRY(need_signature(o));
-    LS_TRY(take_json(o));
-    if (signature) {
-        LS_TRY(ls_bundle_write_file(&o->target, LS_BUNDLE_SIGNATURE, signature, signature_bytes));
-    }
-    while (name) {
-        LS_TRY(take_member(o, name, bytes));
-        LS_TRY(ls_tar_next(o->tar, &name, &bytes));
+    while (o->member) {
+        LS_TRY(take_member(o, o->member, o->member_bytes));
+        LS_TRY(next_member(o));
     }
     for (size_t i = 0; i < o->bundle.count; i++) {
         if (!o->seen[i]) {
@@ -233,39 +219,8 @@ static ls_status read_archive(opening *o)
 
 /* ---- a folder ---- */
 
-/* text_out: NULL if it is not there. */
-static ls_status read_named(opening *o, const char *name, uint64_t limit, char **text_out, size_t *bytes_out)
-{
-    uint64_t bytes = 0;
-    bool found = false;
-    *text_out = NULL;
-    LS_TRY(open_in_folder(o, name, &bytes, &found));
-    if (!found) {
-        return LS_OK;
-    }
-    const ls_status status = read_small(o, name, bytes, limit, text_out);
-    close(o->fd);
-    *bytes_out = (size_t)bytes;
-    return status;
-}
-
 static ls_status read_folder(opening *o)
 {
-    char *signature = NULL;
-    size_t signature_bytes = 0;
-    LS_TRY(read_named(o, LS_BUNDLE_NAME, LS_BUNDLE_JSON_BYTES_MAX, &o->json, &o->json_bytes));
-    if (!o->json) {
-        return ls_fail(LS_ERR_DATA, "%s is not a bundle: it has no " LS_BUNDLE_NAME, o->path);
-    }
-    LS_TRY(read_named(o, LS_BUNDLE_SIGNATURE, SIGNATURE_BYTES_MAX, &signature, &signature_bytes));
-    if (signature) {
-        LS_TRY(take_signature(o, signature, signature_bytes));
-    }
-    LS_TRY(need_signature(o));
-    LS_TRY(take_json(o));
-    if (signature) {
-        LS_TRY(ls_bundle_write_file(&o->target, LS_BUNDLE_SIGNATURE, signature, signature_bytes));
-    }
     for (size_t i = 0; i < o->bundle.count; i++) {
         const ls_bundle_file *file = &o->bundle.files[i];
         uint64_t bytes = 0;
@@ -276,7 +231,7 @@ static ls_status read_folder(opening *o)
         }
         ls_status status = check_length(o, file, bytes);
         status = status == LS_OK ? take_file(o, file) : status;
-        close(o->fd);
+        close(o->source.fd);
         LS_TRY(status);
     }
     return LS_OK;
@@ -284,19 +239,42 @@ static ls_status read_folder(opening *o)
 
 /* ---- both ---- */
 
+/* BUNDLE.json and its signature come first. */
+static ls_status read_bundle(opening *o)
+{
+    char *signature = NULL;
+    size_t signature_bytes = 0;
+    LS_TRY(read_named(o, LS_BUNDLE_NAME, LS_BUNDLE_JSON_BYTES_MAX, &o->json, &o->json_bytes));
+    if (!o->json) {
+        return ls_fail(LS_ERR_DATA, "%s is not a bundle: it %s " LS_BUNDLE_NAME, o->path,
+                       o->source.tar ? "does not begin with" : "has no");
+    }
+    LS_TRY(read_named(o, LS_BUNDLE_SIGNATURE, SIGNATURE_BYTES_MAX, &signature, &signature_bytes));
+    if (signature) {
+        LS_TRY(take_signature(o, signature, signature_bytes));
+    }
+    LS_TRY(need_signature(o));
+    LS_TRY(take_json(o));
+    if (signature) {
+        LS_TRY(ls_bundle_write_file(&o->target, LS_BUNDLE_SIGNATURE, signature, signature_bytes));
+    }
+    return o->source.tar ? read_members(o) : read_folder(o);
+}
+
 static ls_status read_any(opening *o)
 {
     if (ls_path_is_dir(o->path)) {
-        return read_folder(o);
+        return read_bundle(o);
     }
     const int fd = open(o->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return ls_fail_errno(errno, "can't open %s", o->path);
     }
-    ls_status status = ls_tar_open(fd, o->path, &o->tar);
+    ls_status status = ls_tar_open(fd, o->path, &o->source.tar);
     if (status == LS_OK) {
-        status = read_archive(o);
-        ls_tar_close(o->tar);
+        status = next_member(o);
+        status = status == LS_OK ? read_bundle(o) : status;
+        ls_tar_close(o->source.tar);
     }
     close(fd);
     return status;
@@ -307,16 +285,11 @@ ls_status ls_bundle_open(ls_arena *arena, const char *path, const char *folder, 
 {
     ls_bundle_sender sender = {0};
     opening o = {.arena = arena, .path = path, .key = key, .sender = &sender, .target = {.arena = arena}};
-    o.piece = malloc(LS_BUNDLE_PIECE_BYTES);
-    ls_status status = o.piece ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to read %s", path);
-    if (status == LS_OK && folder) {
-        status = ls_bundle_new_folder(arena, folder, &o.target.folder);
-    }
+    ls_status status = folder ? ls_bundle_new_folder(arena, folder, &o.target.folder) : LS_OK;
     if (status == LS_OK) {
         status = read_any(&o);
         status = folder ? ls_bundle_keep_folder(o.target.folder, folder, status) : status;
     }
-    free(o.piece);
     if (status != LS_OK) {
         json_decref(o.bundle.about);
         return status;

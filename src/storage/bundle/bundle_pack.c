@@ -35,28 +35,6 @@ static ls_status open_plain(const char *path, int *fd_out, uint64_t *bytes_out)
     return LS_OK;
 }
 
-/* Reads `bytes` bytes of the file into `target` (nowhere if it has no place) and their digest. */
-static ls_status copy_file(const ls_bundle_file *file, int fd, uint64_t bytes, ls_bundle_target *target,
-                           char hex_out[LS_SHA256_HEX_BYTES])
-{
-    void *piece = malloc(LS_BUNDLE_PIECE_BYTES);
-    ls_status status = piece ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to read %s", file->path);
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    for (uint64_t at = 0; status == LS_OK && at < bytes; at += LS_BUNDLE_PIECE_BYTES) {
-        const uint64_t left = bytes - at;
-        const size_t now = left < LS_BUNDLE_PIECE_BYTES ? (size_t)left : LS_BUNDLE_PIECE_BYTES;
-        status = ls_file_pread_all(fd, file->path, piece, now, at);
-        if (status == LS_OK) {
-            ls_sha256_update(&hash, piece, now);
-            status = ls_bundle_write(target, piece, now);
-        }
-    }
-    ls_sha256_finish(&hash, hex_out);
-    free(piece);
-    return status;
-}
-
 ls_status ls_bundle_measure(ls_bundle *bundle)
 {
     for (size_t i = 0; i < bundle->count; i++) {
@@ -65,7 +43,9 @@ ls_status ls_bundle_measure(ls_bundle *bundle)
         ls_status status = LS_OK;
         if (file->path) {
             LS_TRY(open_plain(file->path, &fd, &file->bytes));
-            status = copy_file(file, fd, file->bytes, &(ls_bundle_target){0}, file->sha256);
+            status =
+                ls_bundle_copy(&(ls_bundle_target){0}, file->name,
+                               &(ls_bundle_source){.path = file->path, .fd = fd}, file->bytes, file->sha256);
             close(fd);
         } else {
             ls_sha256_hex(file->data, (size_t)file->bytes, file->sha256);
@@ -81,13 +61,9 @@ static ls_status pack_path(const ls_bundle_file *file, ls_bundle_target *target)
     uint64_t bytes = 0;
     char hex[LS_SHA256_HEX_BYTES] = "";
     LS_TRY(open_plain(file->path, &fd, &bytes));
-    ls_status status = LS_OK;
-    if (bytes == file->bytes) {
-        status = ls_bundle_begin_file(target, file->name, bytes);
-        if (status == LS_OK) {
-            status = ls_bundle_end_file(target, copy_file(file, fd, bytes, target, hex));
-        }
-    }
+    const ls_bundle_source source = {.path = file->path, .fd = fd};
+    const ls_status status =
+        bytes == file->bytes ? ls_bundle_copy(target, file->name, &source, bytes, hex) : LS_OK;
     close(fd);
     LS_TRY(status);
     return strcmp(hex, file->sha256) == 0

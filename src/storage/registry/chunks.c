@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "base/file.h"
-#include "storage/registry/digest_set.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@ struct ls_chunk_store {
     bool is_listed;
     ls_blob_entry *known; /* the chunks when the first file was stored, sorted */
     size_t known_count;
-    ls_digest_set verified;
+    json_t *verified; /* digests of chunks that were compared, as keys */
 };
 
 ls_chunk_store *ls_chunk_store_create(ls_blob_store *blobs, unsigned threads)
@@ -29,13 +28,14 @@ ls_chunk_store *ls_chunk_store_create(ls_blob_store *blobs, unsigned threads)
     LS_ASSERT(store);
     store->blobs = blobs;
     store->threads = threads;
+    store->verified = json_object();
     return store;
 }
 
 void ls_chunk_store_destroy(ls_chunk_store *store)
 {
     if (store) {
-        ls_digest_set_release(&store->verified);
+        json_decref(store->verified);
         ls_arena_release(&store->arena);
         free(store);
     }
@@ -259,22 +259,30 @@ static ls_status get_chunk(void *context, uint64_t index)
     return status;
 }
 
-/* All chunks of a file; with only_new, those that were not checked before. */
-static ls_status chunks_of(ls_chunk_store *store, ls_arena *arena, const ls_registry_entry_file *file,
-                           bool only_new, const ls_chunk ***chunks_out, size_t *count_out)
+/* Reads all chunks of a file; into `fd`, or only those that were not compared before. */
+static ls_status read_file(ls_chunk_store *store, const ls_registry_entry_file *file, int fd,
+                           const char *path)
 {
+    ls_arena arena = {0};
     ls_chunk_list list = {0};
-    LS_TRY(ls_chunks_list(store, arena, file, &list));
-    const ls_chunk **chunks = ls_arena_new(arena, const ls_chunk *, list.count + 1);
     size_t count = 0;
+    ls_status status = ls_chunks_list(store, &arena, file, &list);
+    const ls_chunk **chunks = ls_arena_new(&arena, const ls_chunk *, list.count + 1);
     for (size_t i = 0; i < list.count; i++) {
-        if (!only_new || ls_digest_set_add(&store->verified, list.chunks[i].sha256)) {
+        const char *sha256 = list.chunks[i].sha256;
+        if (path || !json_object_get(store->verified, sha256)) {
             chunks[count++] = &list.chunks[i];
         }
     }
-    *chunks_out = chunks;
-    *count_out = count;
-    return LS_OK;
+    if (status == LS_OK) {
+        get_job job = {.store = store, .file = file, .chunks = chunks, .path = path, .fd = fd};
+        status = ls_blob_each_part(store->threads, count, get_chunk, &job);
+    }
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        json_object_set_new(store->verified, chunks[i]->sha256, json_true());
+    }
+    ls_arena_release(&arena);
+    return status;
 }
 
 typedef struct write_job {
@@ -285,16 +293,7 @@ typedef struct write_job {
 static ls_status write_file(void *context, int fd, const char *path)
 {
     const write_job *write = context;
-    ls_arena arena = {0};
-    const ls_chunk **chunks = NULL;
-    size_t count = 0;
-    ls_status status = chunks_of(write->store, &arena, write->file, false, &chunks, &count);
-    if (status == LS_OK) {
-        get_job job = {.store = write->store, .file = write->file, .chunks = chunks, .path = path, .fd = fd};
-        status = ls_blob_each_part(write->store->threads, count, get_chunk, &job);
-    }
-    ls_arena_release(&arena);
-    return status;
+    return read_file(write->store, write->file, fd, path);
 }
 
 ls_status ls_chunks_get(ls_chunk_store *store, const ls_registry_entry_file *file, const char *path)
@@ -315,14 +314,5 @@ ls_status ls_chunks_get(ls_chunk_store *store, const ls_registry_entry_file *fil
 
 ls_status ls_chunks_verify(ls_chunk_store *store, const ls_registry_entry_file *file)
 {
-    ls_arena arena = {0};
-    const ls_chunk **chunks = NULL;
-    size_t count = 0;
-    ls_status status = chunks_of(store, &arena, file, true, &chunks, &count);
-    if (status == LS_OK) {
-        get_job job = {.store = store, .file = file, .chunks = chunks};
-        status = ls_blob_each_part(store->threads, count, get_chunk, &job);
-    }
-    ls_arena_release(&arena);
-    return status;
+    return read_file(store, file, -1, NULL);
 }

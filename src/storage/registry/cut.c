@@ -2,7 +2,6 @@
 /* Where files are cut, and the text of a list of chunks. */
 #include "storage/registry/chunks.h"
 
-#include "base/list.h"
 #include "base/text.h"
 #include "storage/safetensors/safetensors.h"
 
@@ -16,8 +15,8 @@
 /* ---- where to cut ---- */
 
 typedef struct cutter {
-    ls_chunk *chunks; /* malloc'ed */
-    size_t count, capacity;
+    ls_chunk *chunks; /* with room for all */
+    size_t count;
     uint64_t gear[256];
 } cutter;
 
@@ -65,19 +64,11 @@ static size_t first_cut(const uint64_t gear[256], const unsigned char *data, siz
     return most;
 }
 
-static void add_chunk(cutter *c, uint64_t offset, uint64_t bytes)
-{
-    if (ls_list_grow(&c->chunks, c->count, &c->capacity, sizeof *c->chunks) != LS_OK) {
-        abort();
-    }
-    c->chunks[c->count++] = (ls_chunk){.offset = offset, .bytes = bytes};
-}
-
 static void cut_part(cutter *c, const unsigned char *data, size_t begin, size_t end)
 {
     while (begin < end) {
         const size_t bytes = first_cut(c->gear, data + begin, end - begin);
-        add_chunk(c, begin, bytes);
+        c->chunks[c->count++] = (ls_chunk){.offset = begin, .bytes = bytes};
         begin += bytes;
     }
 }
@@ -100,6 +91,8 @@ static void cut_tensors(cutter *c, ls_arena *arena, const ls_safetensors *file, 
             tensors[kept++] = tensor;
         }
     }
+    /* Each part that is cut by itself may end with a chunk below the least size. */
+    c->chunks = ls_arena_new(arena, ls_chunk, bytes / LS_CHUNK_BYTES_MIN + 2 * kept + 2);
     qsort(tensors, kept, sizeof *tensors, by_place);
     for (size_t i = 0; i < kept; i++) {
         const size_t at = (size_t)((const unsigned char *)tensors[i]->data - data);
@@ -127,14 +120,10 @@ void ls_chunks_cut(ls_arena *arena, const unsigned char *data, size_t bytes, ls_
         ls_safetensors_close(file);
     } else {
         ls_error_clear();
+        c.chunks = ls_arena_new(arena, ls_chunk, bytes / LS_CHUNK_BYTES_MIN + 1);
         cut_part(&c, data, 0, bytes);
     }
-    list_out->chunks = ls_arena_new(arena, ls_chunk, c.count + 1);
-    list_out->count = c.count;
-    if (c.count > 0) {
-        memcpy(list_out->chunks, c.chunks, c.count * sizeof *c.chunks);
-    }
-    free(c.chunks);
+    *list_out = (ls_chunk_list){c.chunks, c.count};
 }
 
 /* ---- lists ---- */

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "storage/registry/digest_set.h"
 #include "storage/registry/serving.h"
 
 #include <errno.h>
@@ -111,22 +110,30 @@ ls_status ls_registry_end(ls_registry *registry, const char *mark)
 typedef struct needed {
     ls_registry *registry;
     ls_arena *arena;
-    bool retired; /* bytes of retired versions are not needed */
-    ls_digest_set entries, files, chunks;
+    bool retired;                     /* bytes of retired versions are not needed */
+    json_t *entries, *files, *chunks; /* digests, as the keys of objects */
 } needed;
+
+/* False if it was there. */
+static bool add_digest(json_t *set, const char *digest)
+{
+    const bool is_new = !json_object_get(set, digest);
+    json_object_set_new(set, digest, json_true());
+    return is_new;
+}
 
 static ls_status need_bytes(needed *n, const ls_registry_entry *entry)
 {
     for (size_t i = 0; entry->stored && i < entry->file_count; i++) {
         ls_chunk_list list = {0};
         ls_arena arena = {0};
-        const bool is_new = ls_digest_set_add(&n->files, entry->files[i].sha256);
+        const bool is_new = add_digest(n->files, entry->files[i].sha256);
         ls_status status = LS_OK;
         if (is_new) {
             status = ls_chunks_list(ls_registry_chunks(n->registry), &arena, &entry->files[i], &list);
         }
         for (size_t k = 0; k < list.count; k++) {
-            ls_digest_set_add(&n->chunks, list.chunks[k].sha256);
+            add_digest(n->chunks, list.chunks[k].sha256);
         }
         ls_arena_release(&arena);
         LS_TRY(status);
@@ -139,7 +146,7 @@ static ls_status need_entry(needed *n, const ls_registry_found *found);
 static ls_status need_parent(needed *n, const char *digest)
 {
     ls_registry_found found;
-    if (ls_digest_set_has(&n->entries, digest)) {
+    if (json_object_get(n->entries, digest)) {
         return LS_OK;
     }
     LS_TRY(ls_registry_load(n->registry, n->arena, digest, &found));
@@ -151,7 +158,7 @@ static ls_status need_parent(needed *n, const char *digest)
 /* An entry, its ancestors, and unless it is retired its bytes. */
 static ls_status need_entry(needed *n, const ls_registry_found *found)
 {
-    const bool is_new = ls_digest_set_add(&n->entries, found->digest);
+    const bool is_new = add_digest(n->entries, found->digest);
     if (!n->retired || found->stage != LS_STAGE_RETIRED) {
         LS_TRY(need_bytes(n, &found->entry));
     }
@@ -185,7 +192,7 @@ static const char *digest_in(ls_arena *arena, const char *key)
 }
 
 /* Removes blobs below `folder` whose digest is not in `kept`. */
-static ls_status sweep_folder(sweep *s, const char *folder, const ls_digest_set *kept, uint64_t *count)
+static ls_status sweep_folder(sweep *s, const char *folder, const json_t *kept, uint64_t *count)
 {
     ls_blob_store *blobs = ls_registry_blobs(s->needed->registry);
     ls_blob_entry *entries = NULL;
@@ -193,7 +200,7 @@ static ls_status sweep_folder(sweep *s, const char *folder, const ls_digest_set 
     LS_TRY(ls_blob_list(blobs, s->needed->arena, folder, true, &entries, &total));
     for (size_t i = 0; i < total; i++) {
         const char *digest = digest_in(s->needed->arena, entries[i].key);
-        if (!digest || ls_digest_set_has(kept, digest)) {
+        if (!digest || json_object_get(kept, digest)) {
             continue;
         }
         if (ls_clock_boot_s() - s->begun_s > collecting_limit_s) {
@@ -226,11 +233,11 @@ static ls_status sweep_serving(sweep *s)
 static ls_status sweep_all(sweep *s)
 {
     uint64_t marks = 0;
-    LS_TRY(sweep_folder(s, "entries/", &s->needed->entries, &s->done.entries));
-    LS_TRY(sweep_folder(s, "children/", &s->needed->entries, &marks));
-    LS_TRY(sweep_folder(s, "places/", &s->needed->entries, &marks));
-    LS_TRY(sweep_folder(s, "files/", &s->needed->files, &s->done.files));
-    LS_TRY(sweep_folder(s, "chunks/", &s->needed->chunks, &s->done.chunks));
+    LS_TRY(sweep_folder(s, "entries/", s->needed->entries, &s->done.entries));
+    LS_TRY(sweep_folder(s, "children/", s->needed->entries, &marks));
+    LS_TRY(sweep_folder(s, "places/", s->needed->entries, &marks));
+    LS_TRY(sweep_folder(s, "files/", s->needed->files, &s->done.files));
+    LS_TRY(sweep_folder(s, "chunks/", s->needed->chunks, &s->done.chunks));
     LS_TRY(sweep_serving(s));
     return s->dry_run ? LS_OK : ls_blob_abandon(ls_registry_blobs(s->needed->registry), "");
 }
@@ -258,14 +265,19 @@ static ls_status check_writers(ls_registry *registry, ls_arena *arena)
 static ls_status collect(ls_registry *registry, ls_arena *arena, bool retired, bool dry_run,
                          ls_registry_collected *collected_out)
 {
-    needed n = {.registry = registry, .arena = arena, .retired = retired};
+    needed n = {.registry = registry,
+                .arena = arena,
+                .retired = retired,
+                .entries = json_object(),
+                .files = json_object(),
+                .chunks = json_object()};
     sweep s = {.needed = &n, .dry_run = dry_run, .begun_s = ls_clock_boot_s()};
     ls_status status = dry_run ? LS_OK : check_writers(registry, arena);
     status = status == LS_OK ? ls_registry_each(registry, arena, NULL, hear_needed, &n) : status;
     status = status == LS_OK ? sweep_all(&s) : status;
-    ls_digest_set_release(&n.entries);
-    ls_digest_set_release(&n.files);
-    ls_digest_set_release(&n.chunks);
+    json_decref(n.entries);
+    json_decref(n.files);
+    json_decref(n.chunks);
     *collected_out = s.done;
     return status;
 }

@@ -46,19 +46,6 @@ static ls_status node_of(search *s, const char *digest, int generation, size_t *
     return ls_serving_list(s->registry, s->arena, digest, &node->served, &node->served_count);
 }
 
-static void add_edge(search *s, size_t parent, size_t child, const char *as)
-{
-    ls_lineage *l = s->lineage;
-    for (size_t i = 0; i < l->edge_count; i++) {
-        if (l->edges[i].parent == parent && l->edges[i].child == child) {
-            return;
-        }
-    }
-    if (parent < l->node_count && child < l->node_count && l->edge_count < s->edge_capacity) {
-        l->edges[l->edge_count++] = (ls_lineage_edge){parent, child, as};
-    }
-}
-
 static ls_status add_parents(search *s, size_t node)
 {
     const ls_lineage_node *of = &s->lineage->nodes[node];
@@ -67,9 +54,22 @@ static ls_status add_parents(search *s, size_t node)
         size_t number = 0;
         bool is_new = false;
         LS_TRY(node_of(s, parent->digest, of->generation - 1, &number, &is_new));
-        add_edge(s, number, node, parent->as);
     }
     return LS_OK;
+}
+
+/* From the parents of a node that are in the lineage. */
+static void add_edges(search *s, size_t child)
+{
+    ls_lineage *l = s->lineage;
+    const ls_registry_entry *entry = &l->nodes[child].found.entry;
+    for (size_t i = 0; i < entry->parent_count; i++) {
+        for (size_t n = 0; n < l->node_count && l->edge_count < s->edge_capacity; n++) {
+            if (strcmp(l->nodes[n].found.digest, entry->parents[i].digest) == 0) {
+                l->edges[l->edge_count++] = (ls_lineage_edge){n, child, entry->parents[i].as};
+            }
+        }
+    }
 }
 
 static ls_status add_children(search *s, size_t node)
@@ -110,16 +110,8 @@ static ls_status find_all(search *s, const char *digest)
     for (size_t i = ancestors; i < l->node_count; i++) {
         LS_TRY(add_children(s, i));
     }
-    for (size_t i = ancestors; i < l->node_count; i++) {
-        const ls_registry_entry *entry = &l->nodes[i].found.entry;
-        for (size_t k = 0; k < entry->parent_count; k++) {
-            size_t node = 0;
-            while (node < l->node_count &&
-                   strcmp(l->nodes[node].found.digest, entry->parents[k].digest) != 0) {
-                node++;
-            }
-            add_edge(s, node, i, entry->parents[k].as);
-        }
+    for (size_t i = 0; i < l->node_count; i++) {
+        add_edges(s, i);
     }
     return LS_OK;
 }

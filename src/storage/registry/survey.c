@@ -2,7 +2,6 @@
 #include "storage/registry/survey.h"
 
 #include "base/file.h"
-#include "base/list.h"
 #include "base/yaml.h"
 #include "storage/checkpoint/manifest.h"
 
@@ -14,12 +13,18 @@
 
 enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256 };
 
-static void add_file(ls_registry_entry *entry, size_t *capacity, const ls_registry_entry_file *file)
+static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registry_entry_file *file)
 {
-    if (ls_list_grow(&entry->files, entry->file_count, capacity, sizeof *file) != LS_OK) {
-        abort();
+    const size_t count = entry->file_count++;
+    if (count == 0 || (count >= 64 && (count & (count - 1)) == 0)) { /* 64 and its doubles: full */
+        ls_registry_entry_file *more =
+            ls_arena_new(arena, ls_registry_entry_file, count < 64 ? 64 : 2 * count);
+        if (count > 0) {
+            memcpy(more, entry->files, count * sizeof *more);
+        }
+        entry->files = more;
     }
-    entry->files[entry->file_count++] = *file;
+    entry->files[count] = *file;
 }
 
 static ls_status hash_file(const char *path, ls_registry_entry_file *file)
@@ -41,7 +46,7 @@ static ls_status hash_file(const char *path, ls_registry_entry_file *file)
 
 /* below: "" or "a/b/" */
 static ls_status walk(ls_arena *arena, const char *root, const char *below, unsigned depth,
-                      ls_registry_entry *entry, size_t *capacity)
+                      ls_registry_entry *entry)
 {
     char **names = NULL;
     size_t count = 0;
@@ -60,11 +65,11 @@ static ls_status walk(ls_arena *arena, const char *root, const char *below, unsi
             if (depth >= DEPTH_MAX) {
                 return ls_fail(LS_ERR_INVALID, "%s: folders are more than %d deep", path, DEPTH_MAX);
             }
-            LS_TRY(walk(arena, root, ls_arena_printf(arena, "%s/", name), depth + 1, entry, capacity));
+            LS_TRY(walk(arena, root, ls_arena_printf(arena, "%s/", name), depth + 1, entry));
         } else {
             ls_registry_entry_file file = {.name = name};
             LS_TRY(hash_file(path, &file));
-            add_file(entry, capacity, &file);
+            add_file(arena, entry, &file);
         }
     }
     return LS_OK;
@@ -174,25 +179,14 @@ static void add_preparation(ls_arena *arena, ls_registry_entry *entry, ls_survey
 
 static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry, ls_survey_source *sources)
 {
-    size_t capacity = 0;
-    ls_registry_entry_file *grown = NULL;
     json_t *document = NULL;
-    entry->files = NULL;
-    ls_status status = LS_OK;
     if (ls_path_is_dir(entry->path)) {
-        status = walk(arena, entry->path, "", 0, entry, &capacity);
+        LS_TRY(walk(arena, entry->path, "", 0, entry));
     } else {
         ls_registry_entry_file file = {.name = ls_path_basename(entry->path)};
-        status = hash_file(entry->path, &file);
-        add_file(entry, &capacity, &file);
+        LS_TRY(hash_file(entry->path, &file));
+        add_file(arena, entry, &file);
     }
-    grown = entry->files;
-    entry->files = ls_arena_new(arena, ls_registry_entry_file, entry->file_count + 1);
-    if (grown) {
-        memcpy(entry->files, grown, entry->file_count * sizeof *grown);
-    }
-    free(grown);
-    LS_TRY(status);
     if (entry->file_count == 0) {
         return ls_fail(LS_ERR_INVALID, "%s has no files", entry->path);
     }
@@ -281,34 +275,37 @@ static void add_run(ls_arena *arena, const ls_checkpoint *checkpoint, const char
     json_object_set_new(facts, "run", run);
 }
 
+/* A file whose digest the manifest has. */
+static void add_known(ls_arena *arena, ls_registry_entry *entry, const char *name, uint64_t bytes,
+                      const char *sha256)
+{
+    ls_registry_entry_file file = {.name = ls_arena_strdup(arena, name), .bytes = bytes};
+    memcpy(file.sha256, sha256, sizeof file.sha256);
+    add_file(arena, entry, &file);
+}
+
 static ls_status survey_checkpoint(ls_arena *arena, const ls_checkpoint *checkpoint, ls_registry_entry *entry,
                                    ls_survey_source *sources)
 {
     const ls_manifest *m = checkpoint->manifest;
     const char *run_file = NULL;
-    entry->files = ls_arena_new(arena, ls_registry_entry_file, m->file_count + m->attachment_count + 1);
     for (size_t i = 0; i < m->file_count; i++) {
-        ls_registry_entry_file *f = &entry->files[entry->file_count++];
-        *f = (ls_registry_entry_file){.name = ls_arena_strdup(arena, m->files[i].name),
-                                      .bytes = m->files[i].bytes};
-        memcpy(f->sha256, m->files[i].sha256, sizeof f->sha256);
+        add_known(arena, entry, m->files[i].name, m->files[i].bytes, m->files[i].sha256);
     }
     for (size_t i = 0; i < m->attachment_count; i++) {
-        ls_registry_entry_file *f = &entry->files[entry->file_count++];
-        *f = (ls_registry_entry_file){.name = ls_arena_strdup(arena, m->attachments[i].name),
-                                      .bytes = m->attachments[i].bytes};
-        memcpy(f->sha256, m->attachments[i].sha256, sizeof f->sha256);
-        if (strcmp(f->name, "run.yaml") == 0) {
+        const char *name = m->attachments[i].name;
+        add_known(arena, entry, name, m->attachments[i].bytes, m->attachments[i].sha256);
+        if (strcmp(name, "run.yaml") == 0) {
             char *text = NULL;
             size_t bytes = 0;
-            LS_TRY(ls_checkpoint_attachment_read(checkpoint, arena, f->name, &text, &bytes));
-            LS_TRY(read_sources(arena, text, bytes, ls_path_join(arena, checkpoint->path, f->name), sources));
-            run_file = f->sha256;
+            LS_TRY(ls_checkpoint_attachment_read(checkpoint, arena, name, &text, &bytes));
+            LS_TRY(read_sources(arena, text, bytes, ls_path_join(arena, checkpoint->path, name), sources));
+            run_file = m->attachments[i].sha256;
         }
     }
-    ls_registry_entry_file *manifest = &entry->files[entry->file_count++];
-    manifest->name = LS_MANIFEST_NAME;
-    LS_TRY(hash_file(ls_path_join(arena, checkpoint->path, LS_MANIFEST_NAME), manifest));
+    ls_registry_entry_file manifest = {.name = LS_MANIFEST_NAME};
+    LS_TRY(hash_file(ls_path_join(arena, checkpoint->path, LS_MANIFEST_NAME), &manifest));
+    add_file(arena, entry, &manifest);
     if (entry->kind == LS_ENTRY_AUTO) {
         entry->kind = ls_checkpoint_base_digest(checkpoint) ? LS_ENTRY_ADAPTER : LS_ENTRY_MODEL;
     }
