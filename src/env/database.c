@@ -11,52 +11,36 @@
 
 /* ---- the library ---- */
 
+#define SQLITE_FUNCTIONS(X)                                                                                  \
+    X(open_v2)                                                                                               \
+    X(close_v2)                                                                                              \
+    X(exec)                                                                                                  \
+    X(prepare_v2)                                                                                            \
+    X(finalize)                                                                                              \
+    X(step)                                                                                                  \
+    X(reset)                                                                                                 \
+    X(bind_int64)                                                                                            \
+    X(bind_double)                                                                                           \
+    X(bind_text)                                                                                             \
+    X(bind_null)                                                                                             \
+    X(column_int64)                                                                                          \
+    X(column_double)                                                                                         \
+    X(column_text)                                                                                           \
+    X(errmsg)                                                                                                \
+    X(busy_timeout)                                                                                          \
+    X(get_autocommit)                                                                                        \
+    X(extended_result_codes)
+#define FIELD(name) __typeof__(sqlite3_##name) *name;
 static struct {
     pthread_once_t once;
     bool is_there;
-    int (*open_v2)(const char *path, sqlite3 **db, int flags, const char *vfs);
-    int (*close_v2)(sqlite3 *db);
-    int (*exec)(sqlite3 *db, const char *sql, int (*row)(void *, int, char **, char **), void *context,
-                char **error);
-    int (*prepare_v2)(sqlite3 *db, const char *sql, int bytes, sqlite3_stmt **statement, const char **tail);
-    int (*finalize)(sqlite3_stmt *statement);
-    int (*step)(sqlite3_stmt *statement);
-    int (*reset)(sqlite3_stmt *statement);
-    int (*bind_int64)(sqlite3_stmt *statement, int index, sqlite3_int64 value);
-    int (*bind_double)(sqlite3_stmt *statement, int index, double value);
-    int (*bind_text)(sqlite3_stmt *statement, int index, const char *text, int bytes, void (*drop)(void *));
-    int (*bind_null)(sqlite3_stmt *statement, int index);
-    sqlite3_int64 (*column_int64)(sqlite3_stmt *statement, int column);
-    double (*column_double)(sqlite3_stmt *statement, int column);
-    const unsigned char *(*column_text)(sqlite3_stmt *statement, int column);
-    const char *(*errmsg)(sqlite3 *db);
-    int (*busy_timeout)(sqlite3 *db, int ms);
-    int (*get_autocommit)(sqlite3 *db);
-    int (*extended_result_codes)(sqlite3 *db, int on);
+    SQLITE_FUNCTIONS(FIELD)
 } sqlite = {.once = PTHREAD_ONCE_INIT};
 
 static void load(void)
 {
-    const ls_library_symbol symbols[] = {
-        {"sqlite3_open_v2", &sqlite.open_v2},
-        {"sqlite3_close_v2", &sqlite.close_v2},
-        {"sqlite3_exec", &sqlite.exec},
-        {"sqlite3_prepare_v2", &sqlite.prepare_v2},
-        {"sqlite3_finalize", &sqlite.finalize},
-        {"sqlite3_step", &sqlite.step},
-        {"sqlite3_reset", &sqlite.reset},
-        {"sqlite3_bind_int64", &sqlite.bind_int64},
-        {"sqlite3_bind_double", &sqlite.bind_double},
-        {"sqlite3_bind_text", &sqlite.bind_text},
-        {"sqlite3_bind_null", &sqlite.bind_null},
-        {"sqlite3_column_int64", &sqlite.column_int64},
-        {"sqlite3_column_double", &sqlite.column_double},
-        {"sqlite3_column_text", &sqlite.column_text},
-        {"sqlite3_errmsg", &sqlite.errmsg},
-        {"sqlite3_busy_timeout", &sqlite.busy_timeout},
-        {"sqlite3_get_autocommit", &sqlite.get_autocommit},
-        {"sqlite3_extended_result_codes", &sqlite.extended_result_codes},
-    };
+#define SYMBOL(name) {"sqlite3_" #name, &sqlite.name},
+    const ls_library_symbol symbols[] = {SQLITE_FUNCTIONS(SYMBOL)};
     sqlite.is_there = ls_library_load("libsqlite3.so.0", symbols, sizeof symbols / sizeof symbols[0]);
 }
 

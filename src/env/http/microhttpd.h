@@ -11,33 +11,25 @@
 
 #include <microhttpd.h>
 
+#define LS_MICROHTTPD_FUNCTIONS(X)                                                                           \
+    X(start_daemon)                                                                                          \
+    X(stop_daemon)                                                                                           \
+    X(run)                                                                                                   \
+    X(get_timeout)                                                                                           \
+    X(get_daemon_info)                                                                                       \
+    X(get_connection_info)                                                                                   \
+    X(get_connection_values)                                                                                 \
+    X(lookup_connection_value)                                                                               \
+    X(create_response_from_buffer)                                                                           \
+    X(create_response_from_callback)                                                                         \
+    X(add_response_header)                                                                                   \
+    X(queue_response)                                                                                        \
+    X(destroy_response)                                                                                      \
+    X(suspend_connection)                                                                                    \
+    X(resume_connection)
+#define LS_MICROHTTPD_FIELD(name) __typeof__(MHD_##name) *name;
 typedef struct ls_microhttpd {
-    struct MHD_Daemon *(*start_daemon)(unsigned int flags, uint16_t port, MHD_AcceptPolicyCallback accept,
-                                       void *accept_context, MHD_AccessHandlerCallback handler,
-                                       void *handler_context, ...);
-    void (*stop_daemon)(struct MHD_Daemon *daemon);
-    enum MHD_Result (*run)(struct MHD_Daemon *daemon);
-    enum MHD_Result (*get_timeout)(struct MHD_Daemon *daemon, MHD_UNSIGNED_LONG_LONG *timeout_ms);
-    const union MHD_DaemonInfo *(*get_daemon_info)(struct MHD_Daemon *daemon, enum MHD_DaemonInfoType what,
-                                                   ...);
-    const union MHD_ConnectionInfo *(*get_connection_info)(struct MHD_Connection *connection,
-                                                           enum MHD_ConnectionInfoType what, ...);
-    int (*get_connection_values)(struct MHD_Connection *connection, enum MHD_ValueKind kind,
-                                 MHD_KeyValueIterator iterator, void *context);
-    const char *(*lookup_connection_value)(struct MHD_Connection *connection, enum MHD_ValueKind kind,
-                                           const char *key);
-    struct MHD_Response *(*create_response_from_buffer)(size_t bytes, void *data,
-                                                        enum MHD_ResponseMemoryMode mode);
-    struct MHD_Response *(*create_response_from_callback)(uint64_t bytes, size_t block_bytes,
-                                                          MHD_ContentReaderCallback read, void *context,
-                                                          MHD_ContentReaderFreeCallback release);
-    enum MHD_Result (*add_response_header)(struct MHD_Response *response, const char *name,
-                                           const char *value);
-    enum MHD_Result (*queue_response)(struct MHD_Connection *connection, unsigned int code,
-                                      struct MHD_Response *response);
-    void (*destroy_response)(struct MHD_Response *response);
-    void (*suspend_connection)(struct MHD_Connection *connection);
-    void (*resume_connection)(struct MHD_Connection *connection);
+    LS_MICROHTTPD_FUNCTIONS(LS_MICROHTTPD_FIELD)
 } ls_microhttpd;
 
 /* Thread-safe; the library stays loaded. Errors: LS_ERR_UNSUPPORTED when it is not installed. */
