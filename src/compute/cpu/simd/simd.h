@@ -54,6 +54,13 @@
 #define LS_SIMD static inline __attribute__((always_inline, unused))
 #endif
 
+/* A function that is one expression. */
+#define LS_SIMD_OP(type, name, arguments, ...)                                                               \
+    LS_SIMD type name arguments                                                                              \
+    {                                                                                                        \
+        return __VA_ARGS__;                                                                                  \
+    }
+
 #define LS_ISA_NAME_PASTE_(name, isa) name##_##isa
 #define LS_ISA_NAME_PASTE(name, isa)  LS_ISA_NAME_PASTE_(name, isa)
 #define LS_ISA_NAME(name)             LS_ISA_NAME_PASTE(name, LS_ISA)

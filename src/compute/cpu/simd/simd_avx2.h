@@ -19,20 +19,9 @@ typedef struct vm {
     __m256 low, high;
 } vm;
 
-LS_SIMD vf vf_zero(void)
-{
-    return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()};
-}
-
-LS_SIMD vf vf_set(float x)
-{
-    return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)};
-}
-
-LS_SIMD vf vf_load(const float *p)
-{
-    return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
-}
+LS_SIMD_OP(vf, vf_zero, (void), (vf){_mm256_setzero_ps(), _mm256_setzero_ps()})
+LS_SIMD_OP(vf, vf_set, (float x), (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)})
+LS_SIMD_OP(vf, vf_load, (const float *p), (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)})
 
 LS_SIMD void vf_store(float *p, vf a)
 {
@@ -73,75 +62,25 @@ LS_SIMD void vf_store_part(float *p, vf a, int64_t count)
     _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.high), a.high);
 }
 
-LS_SIMD vf vf_add(vf a, vf b)
-{
-    return (vf){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_sub(vf a, vf b)
-{
-    return (vf){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_mul(vf a, vf b)
-{
-    return (vf){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_div(vf a, vf b)
-{
-    return (vf){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_sqrt(vf a)
-{
-    return (vf){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
-}
-
-LS_SIMD vf vf_fma(vf a, vf b, vf c)
-{
-    return (vf){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
-}
-
-LS_SIMD vf vf_fnma(vf a, vf b, vf c)
-{
-    return (vf){_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)};
-}
-
-LS_SIMD vf vf_max(vf a, vf b)
-{
-    return (vf){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_min(vf a, vf b)
-{
-    return (vf){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
-}
-
-LS_SIMD vm vf_lt(vf a, vf b)
-{
-    return (vm){_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)};
-}
-
-LS_SIMD vm vf_le(vf a, vf b)
-{
-    return (vm){_mm256_cmp_ps(a.low, b.low, _CMP_LE_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LE_OQ)};
-}
-
-LS_SIMD vm vm_and(vm a, vm b)
-{
-    return (vm){_mm256_and_ps(a.low, b.low), _mm256_and_ps(a.high, b.high)};
-}
-
-LS_SIMD vf vf_select(vm m, vf yes, vf no)
-{
-    return (vf){_mm256_blendv_ps(no.low, yes.low, m.low), _mm256_blendv_ps(no.high, yes.high, m.high)};
-}
-
-LS_SIMD float vf_lane0(vf a)
-{
-    return _mm256_cvtss_f32(a.low);
-}
+LS_SIMD_OP(vf, vf_add, (vf a, vf b), (vf){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_sub, (vf a, vf b), (vf){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_mul, (vf a, vf b), (vf){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_div, (vf a, vf b), (vf){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_sqrt, (vf a), (vf){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)})
+LS_SIMD_OP(vf, vf_fma, (vf a, vf b, vf c),
+           (vf){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)})
+LS_SIMD_OP(vf, vf_fnma, (vf a, vf b, vf c),
+           (vf){_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)})
+LS_SIMD_OP(vf, vf_max, (vf a, vf b), (vf){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_min, (vf a, vf b), (vf){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)})
+LS_SIMD_OP(vm, vf_lt, (vf a, vf b),
+           (vm){_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)})
+LS_SIMD_OP(vm, vf_le, (vf a, vf b),
+           (vm){_mm256_cmp_ps(a.low, b.low, _CMP_LE_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LE_OQ)})
+LS_SIMD_OP(vm, vm_and, (vm a, vm b), (vm){_mm256_and_ps(a.low, b.low), _mm256_and_ps(a.high, b.high)})
+LS_SIMD_OP(vf, vf_select, (vm m, vf yes, vf no),
+           (vf){_mm256_blendv_ps(no.low, yes.low, m.low), _mm256_blendv_ps(no.high, yes.high, m.high)})
+LS_SIMD_OP(float, vf_lane0, (vf a), _mm256_cvtss_f32(a.low))
 
 LS_SIMD float vf_sum(vf a)
 {
@@ -159,40 +98,13 @@ LS_SIMD float vf_top(vf a)
     return _mm_cvtss_f32(_mm_max_ss(s2, _mm_shuffle_ps(s2, s2, 1)));
 }
 
-LS_SIMD vi vi_set(int32_t x)
-{
-    return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
-}
-
-LS_SIMD vi vi_add(vi a, vi b)
-{
-    return (vi){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
-}
-
-LS_SIMD vi vi_sub(vi a, vi b)
-{
-    return (vi){_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
-}
-
-LS_SIMD vi vi_shift_left_23(vi a)
-{
-    return (vi){_mm256_slli_epi32(a.low, 23), _mm256_slli_epi32(a.high, 23)};
-}
-
-LS_SIMD vi vi_shift_right_23(vi a)
-{
-    return (vi){_mm256_srai_epi32(a.low, 23), _mm256_srai_epi32(a.high, 23)};
-}
-
-LS_SIMD vi vi_shift_right_4(vi a)
-{
-    return (vi){_mm256_srai_epi32(a.low, 4), _mm256_srai_epi32(a.high, 4)};
-}
-
-LS_SIMD vi vi_shift_left_16(vi a)
-{
-    return (vi){_mm256_slli_epi32(a.low, 16), _mm256_slli_epi32(a.high, 16)};
-}
+LS_SIMD_OP(vi, vi_set, (int32_t x), (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)})
+LS_SIMD_OP(vi, vi_add, (vi a, vi b), (vi){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)})
+LS_SIMD_OP(vi, vi_sub, (vi a, vi b), (vi){_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)})
+LS_SIMD_OP(vi, vi_shift_left_23, (vi a), (vi){_mm256_slli_epi32(a.low, 23), _mm256_slli_epi32(a.high, 23)})
+LS_SIMD_OP(vi, vi_shift_right_23, (vi a), (vi){_mm256_srai_epi32(a.low, 23), _mm256_srai_epi32(a.high, 23)})
+LS_SIMD_OP(vi, vi_shift_right_4, (vi a), (vi){_mm256_srai_epi32(a.low, 4), _mm256_srai_epi32(a.high, 4)})
+LS_SIMD_OP(vi, vi_shift_left_16, (vi a), (vi){_mm256_slli_epi32(a.low, 16), _mm256_slli_epi32(a.high, 16)})
 
 LS_SIMD vi vi_load_u8(const uint8_t *p)
 {
@@ -206,66 +118,30 @@ LS_SIMD vi vi_load_s8(const uint8_t *p)
     return (vi){_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 
-LS_SIMD vi vi_load_u16(const uint16_t *p)
-{
-    return (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)),
-                _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
-}
+LS_SIMD_OP(vi, vi_load_u16, (const uint16_t *p),
+           (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))})
 
 /* Bit 3 of the index, moved to the sign, chooses between the halves of the table. */
-LS_SIMD __m256 lookup_half(vf table, __m256i index)
-{
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
+LS_SIMD_OP(__m256, lookup_half, (vf table, __m256i index),
+           _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
                             _mm256_permutevar8x32_ps(table.high, index),
-                            _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
-}
-
-LS_SIMD vf vf_lookup(vf table, vi index)
-{
-    return (vf){lookup_half(table, index.low), lookup_half(table, index.high)};
-}
-
-LS_SIMD vf vi_to_vf(vi a)
-{
-    return (vf){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
-}
-
-LS_SIMD vi vf_bits(vf a)
-{
-    return (vi){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)};
-}
-
-LS_SIMD vf vf_from_bits(vi a)
-{
-    return (vf){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)};
-}
-
-LS_SIMD vd vd_zero(void)
-{
-    return (vd){_mm256_setzero_pd(), _mm256_setzero_pd()};
-}
-
-LS_SIMD vd vd_low(vf a)
-{
-    return (vd){_mm256_cvtps_pd(_mm256_castps256_ps128(a.low)),
-                _mm256_cvtps_pd(_mm256_extractf128_ps(a.low, 1))};
-}
-
-LS_SIMD vd vd_high(vf a)
-{
-    return (vd){_mm256_cvtps_pd(_mm256_castps256_ps128(a.high)),
-                _mm256_cvtps_pd(_mm256_extractf128_ps(a.high, 1))};
-}
-
-LS_SIMD vd vd_add(vd a, vd b)
-{
-    return (vd){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
-}
-
-LS_SIMD vd vd_fma(vd a, vd b, vd c)
-{
-    return (vd){_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
-}
+                            _mm256_castsi256_ps(_mm256_slli_epi32(index, 28))))
+LS_SIMD_OP(vf, vf_lookup, (vf table, vi index),
+           (vf){lookup_half(table, index.low), lookup_half(table, index.high)})
+LS_SIMD_OP(vf, vi_to_vf, (vi a), (vf){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)})
+LS_SIMD_OP(vi, vf_bits, (vf a), (vi){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)})
+LS_SIMD_OP(vf, vf_from_bits, (vi a), (vf){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)})
+LS_SIMD_OP(vd, vd_zero, (void), (vd){_mm256_setzero_pd(), _mm256_setzero_pd()})
+LS_SIMD_OP(vd, vd_low, (vf a),
+           (vd){_mm256_cvtps_pd(_mm256_castps256_ps128(a.low)),
+                _mm256_cvtps_pd(_mm256_extractf128_ps(a.low, 1))})
+LS_SIMD_OP(vd, vd_high, (vf a),
+           (vd){_mm256_cvtps_pd(_mm256_castps256_ps128(a.high)),
+                _mm256_cvtps_pd(_mm256_extractf128_ps(a.high, 1))})
+LS_SIMD_OP(vd, vd_add, (vd a, vd b), (vd){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)})
+LS_SIMD_OP(vd, vd_fma, (vd a, vd b, vd c),
+           (vd){_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)})
 
 LS_SIMD double vd_sum(vd a)
 {

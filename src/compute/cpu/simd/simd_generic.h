@@ -22,28 +22,20 @@ typedef struct vm {
     bool lane[16];
 } vm;
 
-#define LS_SIMD_EACH(count, expression)                                                                      \
-    for (int i = 0; i < (count); i++) {                                                                      \
-        r.lane[i] = (expression);                                                                            \
-    }                                                                                                        \
-    return r
+/* A function that computes each of its lanes, number i, by one expression. */
+#define LS_SIMD_EACH(type, name, lanes, arguments, expression)                                               \
+    LS_SIMD type name arguments                                                                              \
+    {                                                                                                        \
+        type r;                                                                                              \
+        for (int i = 0; i < (lanes); i++) {                                                                  \
+            r.lane[i] = (expression);                                                                        \
+        }                                                                                                    \
+        return r;                                                                                            \
+    }
 
-LS_SIMD vf vf_set(float x)
-{
-    vf r;
-    LS_SIMD_EACH(16, x);
-}
-
-LS_SIMD vf vf_zero(void)
-{
-    return vf_set(0.0f);
-}
-
-LS_SIMD vf vf_load(const float *p)
-{
-    vf r;
-    LS_SIMD_EACH(16, p[i]);
-}
+LS_SIMD_EACH(vf, vf_set, 16, (float x), x)
+LS_SIMD_OP(vf, vf_zero, (void), vf_set(0.0f))
+LS_SIMD_EACH(vf, vf_load, 16, (const float *p), p[i])
 
 LS_SIMD void vf_store(float *p, vf a)
 {
@@ -61,17 +53,8 @@ LS_SIMD void vf_fence(void)
 {
 }
 
-LS_SIMD vm vm_first(int64_t count)
-{
-    vm r;
-    LS_SIMD_EACH(16, i < count);
-}
-
-LS_SIMD vf vf_load_part(const float *p, int64_t count)
-{
-    vf r;
-    LS_SIMD_EACH(16, i < count ? p[i] : 0.0f);
-}
+LS_SIMD_EACH(vm, vm_first, 16, (int64_t count), i < count)
+LS_SIMD_EACH(vf, vf_load_part, 16, (const float *p, int64_t count), i < count ? p[i] : 0.0f)
 
 LS_SIMD void vf_store_part(float *p, vf a, int64_t count)
 {
@@ -80,88 +63,20 @@ LS_SIMD void vf_store_part(float *p, vf a, int64_t count)
     }
 }
 
-LS_SIMD vf vf_add(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] + b.lane[i]);
-}
-
-LS_SIMD vf vf_sub(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] - b.lane[i]);
-}
-
-LS_SIMD vf vf_mul(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] * b.lane[i]);
-}
-
-LS_SIMD vf vf_div(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] / b.lane[i]);
-}
-
-LS_SIMD vf vf_sqrt(vf a)
-{
-    vf r;
-    LS_SIMD_EACH(16, sqrtf(a.lane[i]));
-}
-
-LS_SIMD vf vf_fma(vf a, vf b, vf c)
-{
-    vf r;
-    LS_SIMD_EACH(16, fmaf(a.lane[i], b.lane[i], c.lane[i]));
-}
-
-LS_SIMD vf vf_fnma(vf a, vf b, vf c)
-{
-    vf r;
-    LS_SIMD_EACH(16, fmaf(-a.lane[i], b.lane[i], c.lane[i]));
-}
-
-LS_SIMD vf vf_max(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]);
-}
-
-LS_SIMD vf vf_min(vf a, vf b)
-{
-    vf r;
-    LS_SIMD_EACH(16, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]);
-}
-
-LS_SIMD vm vf_lt(vf a, vf b)
-{
-    vm r;
-    LS_SIMD_EACH(16, a.lane[i] < b.lane[i]);
-}
-
-LS_SIMD vm vf_le(vf a, vf b)
-{
-    vm r;
-    LS_SIMD_EACH(16, a.lane[i] <= b.lane[i]);
-}
-
-LS_SIMD vm vm_and(vm a, vm b)
-{
-    vm r;
-    LS_SIMD_EACH(16, a.lane[i] && b.lane[i]);
-}
-
-LS_SIMD vf vf_select(vm m, vf yes, vf no)
-{
-    vf r;
-    LS_SIMD_EACH(16, m.lane[i] ? yes.lane[i] : no.lane[i]);
-}
-
-LS_SIMD float vf_lane0(vf a)
-{
-    return a.lane[0];
-}
+LS_SIMD_EACH(vf, vf_add, 16, (vf a, vf b), a.lane[i] + b.lane[i])
+LS_SIMD_EACH(vf, vf_sub, 16, (vf a, vf b), a.lane[i] - b.lane[i])
+LS_SIMD_EACH(vf, vf_mul, 16, (vf a, vf b), a.lane[i] * b.lane[i])
+LS_SIMD_EACH(vf, vf_div, 16, (vf a, vf b), a.lane[i] / b.lane[i])
+LS_SIMD_EACH(vf, vf_sqrt, 16, (vf a), sqrtf(a.lane[i]))
+LS_SIMD_EACH(vf, vf_fma, 16, (vf a, vf b, vf c), fmaf(a.lane[i], b.lane[i], c.lane[i]))
+LS_SIMD_EACH(vf, vf_fnma, 16, (vf a, vf b, vf c), fmaf(-a.lane[i], b.lane[i], c.lane[i]))
+LS_SIMD_EACH(vf, vf_max, 16, (vf a, vf b), a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
+LS_SIMD_EACH(vf, vf_min, 16, (vf a, vf b), a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i])
+LS_SIMD_EACH(vm, vf_lt, 16, (vf a, vf b), a.lane[i] < b.lane[i])
+LS_SIMD_EACH(vm, vf_le, 16, (vf a, vf b), a.lane[i] <= b.lane[i])
+LS_SIMD_EACH(vm, vm_and, 16, (vm a, vm b), a.lane[i] && b.lane[i])
+LS_SIMD_EACH(vf, vf_select, 16, (vm m, vf yes, vf no), m.lane[i] ? yes.lane[i] : no.lane[i])
+LS_SIMD_OP(float, vf_lane0, (vf a), a.lane[0])
 
 LS_SIMD float vf_sum(vf a)
 {
@@ -183,77 +98,18 @@ LS_SIMD float vf_top(vf a)
     return a.lane[0];
 }
 
-LS_SIMD vi vi_set(int32_t x)
-{
-    vi r;
-    LS_SIMD_EACH(16, x);
-}
-
-LS_SIMD vi vi_add(vi a, vi b)
-{
-    vi r;
-    LS_SIMD_EACH(16, (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]));
-}
-
-LS_SIMD vi vi_sub(vi a, vi b)
-{
-    vi r;
-    LS_SIMD_EACH(16, (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]));
-}
-
-LS_SIMD vi vi_shift_left_23(vi a)
-{
-    vi r;
-    LS_SIMD_EACH(16, (int32_t)((uint32_t)a.lane[i] << 23));
-}
-
-LS_SIMD vi vi_shift_right_23(vi a)
-{
-    vi r;
-    LS_SIMD_EACH(16, a.lane[i] >> 23);
-}
-
-LS_SIMD vi vi_shift_right_4(vi a)
-{
-    vi r;
-    LS_SIMD_EACH(16, a.lane[i] >> 4);
-}
-
-LS_SIMD vi vi_shift_left_16(vi a)
-{
-    vi r;
-    LS_SIMD_EACH(16, (int32_t)((uint32_t)a.lane[i] << 16));
-}
-
-LS_SIMD vi vi_load_u8(const uint8_t *p)
-{
-    vi r;
-    LS_SIMD_EACH(16, p[i]);
-}
-
-LS_SIMD vi vi_load_s8(const uint8_t *p)
-{
-    vi r;
-    LS_SIMD_EACH(16, (int8_t)p[i]);
-}
-
-LS_SIMD vi vi_load_u16(const uint16_t *p)
-{
-    vi r;
-    LS_SIMD_EACH(16, p[i]);
-}
-
-LS_SIMD vf vf_lookup(vf table, vi index)
-{
-    vf r;
-    LS_SIMD_EACH(16, table.lane[index.lane[i] & 15]);
-}
-
-LS_SIMD vf vi_to_vf(vi a)
-{
-    vf r;
-    LS_SIMD_EACH(16, (float)a.lane[i]);
-}
+LS_SIMD_EACH(vi, vi_set, 16, (int32_t x), x)
+LS_SIMD_EACH(vi, vi_add, 16, (vi a, vi b), (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]))
+LS_SIMD_EACH(vi, vi_sub, 16, (vi a, vi b), (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]))
+LS_SIMD_EACH(vi, vi_shift_left_23, 16, (vi a), (int32_t)((uint32_t)a.lane[i] << 23))
+LS_SIMD_EACH(vi, vi_shift_right_23, 16, (vi a), a.lane[i] >> 23)
+LS_SIMD_EACH(vi, vi_shift_right_4, 16, (vi a), a.lane[i] >> 4)
+LS_SIMD_EACH(vi, vi_shift_left_16, 16, (vi a), (int32_t)((uint32_t)a.lane[i] << 16))
+LS_SIMD_EACH(vi, vi_load_u8, 16, (const uint8_t *p), p[i])
+LS_SIMD_EACH(vi, vi_load_s8, 16, (const uint8_t *p), (int8_t)p[i])
+LS_SIMD_EACH(vi, vi_load_u16, 16, (const uint16_t *p), p[i])
+LS_SIMD_EACH(vf, vf_lookup, 16, (vf table, vi index), table.lane[index.lane[i] & 15])
+LS_SIMD_EACH(vf, vi_to_vf, 16, (vi a), (float)a.lane[i])
 
 LS_SIMD vi vf_bits(vf a)
 {
@@ -269,35 +125,11 @@ LS_SIMD vf vf_from_bits(vi a)
     return r;
 }
 
-LS_SIMD vd vd_zero(void)
-{
-    vd r;
-    LS_SIMD_EACH(8, 0.0);
-}
-
-LS_SIMD vd vd_low(vf a)
-{
-    vd r;
-    LS_SIMD_EACH(8, a.lane[i]);
-}
-
-LS_SIMD vd vd_high(vf a)
-{
-    vd r;
-    LS_SIMD_EACH(8, a.lane[i + 8]);
-}
-
-LS_SIMD vd vd_add(vd a, vd b)
-{
-    vd r;
-    LS_SIMD_EACH(8, a.lane[i] + b.lane[i]);
-}
-
-LS_SIMD vd vd_fma(vd a, vd b, vd c)
-{
-    vd r;
-    LS_SIMD_EACH(8, fma(a.lane[i], b.lane[i], c.lane[i]));
-}
+LS_SIMD_EACH(vd, vd_zero, 8, (void), 0.0)
+LS_SIMD_EACH(vd, vd_low, 8, (vf a), a.lane[i])
+LS_SIMD_EACH(vd, vd_high, 8, (vf a), a.lane[i + 8])
+LS_SIMD_EACH(vd, vd_add, 8, (vd a, vd b), a.lane[i] + b.lane[i])
+LS_SIMD_EACH(vd, vd_fma, 8, (vd a, vd b, vd c), fma(a.lane[i], b.lane[i], c.lane[i]))
 
 LS_SIMD double vd_sum(vd a)
 {
