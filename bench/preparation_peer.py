@@ -5,15 +5,21 @@
     python3 bench/preparation_peer.py build/release/lockstep FILE.jsonl...
 
 Needs the packages datatrove, spacy, nltk and xxhash. Each FILE has JSON objects with a text. Prints for
-each rule how many documents both keep, how many only one of them keeps, and the share that is equal.
+each rule how many documents both keep, how many only one of them keeps, and the share that is equal; then for
+each step seconds of processor time: of `data prepare` with one thread as a whole, reading and writing included,
+and of datatrove's function alone, which is called for one text after another.
 """
 import json
+import resource
 import subprocess
 import sys
+import time
 import tempfile
 from pathlib import Path
 
 from datatrove.data import Document
+from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
+from datatrove.pipeline.formatters import PIIFormatter
 from datatrove.pipeline.filters import C4QualityFilter, FineWebQualityFilter, GopherQualityFilter, GopherRepetitionFilter
 
 RULES = {
@@ -57,6 +63,35 @@ def theirs(rule, texts):
     return kept, reasons
 
 
+def speed(binary, path, texts, folder):
+    """Seconds of processor time for each step, ours and theirs."""
+    signer, masker = MinhashDedupSignature(str(folder), config=MinhashConfig(n_grams=5)), PIIFormatter()
+    steps = {rule: (lambda text, rule=rule: RULES[rule].filter(Document(text=text, id="0"))) for rule in RULES}
+    steps["dedup_minhash"] = lambda text: signer.get_signature(signer.get_shingles(text))
+    steps["pii"] = masker.format
+    megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    all_ours = all_theirs = 0.0
+    for step, call in steps.items():
+        pipeline = folder / f"speed-{step}.yaml"
+        pipeline.write_text(f"input: [{path}]\nsteps:\n  - step: {step}\n")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = [binary, "data", "prepare", pipeline, "-o", folder / f"speed-{step}", "--threads", "1"]
+        subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        our = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        begun = time.process_time()
+        for text in texts:
+            try:
+                call(text)
+            except (ZeroDivisionError, ValueError):  # a text without words
+                pass
+        their = time.process_time() - begun
+        all_ours, all_theirs = all_ours + our, all_theirs + their
+        print(f"{step}: {our:.2f} s and {their:.1f} s of datatrove, {their / our:.0f} times; "
+              f"{megabytes / our:.0f} and {megabytes / their:.2f} MB/s", flush=True)
+    print(f"together: {all_theirs / all_ours:.0f} times")
+
+
 def main():
     binary = sys.argv[1]
     texts = []
@@ -83,6 +118,7 @@ def main():
                 print(f"  {i}: datatrove: {their_reasons[i]}")
             for i in only_theirs[:4]:
                 print(f"  {i}: lockstep: {our_reasons.get(i)}")
+        speed(binary, path, texts, folder)
 
 
 if __name__ == "__main__":

@@ -40,33 +40,31 @@ static void add_tiles(ls_values *page, const json_t *report)
     ls_text_release(&small);
 }
 
-/* One bar for each step that removed something. */
+/* A bar for each step: what it left, and what it removed. */
 static void add_bars(ls_values *page, const json_t *report)
 {
-    static const char *const parts[] = {"removed"};
+    static const char *const parts[] = {"left", "removed"};
     const char *names[STEPS_MAX];
-    double values[STEPS_MAX];
+    double values[STEPS_MAX][2];
     size_t index, count = 0;
     const json_t *step;
     json_array_foreach(json_object_get(report, "steps"), index, step)
     {
-        if (number_of(step, "removed") > 0 && count < STEPS_MAX) {
+        if (count < STEPS_MAX) {
             names[count] = text_of(step, "step");
-            values[count++] = share_of(number_of(step, "removed"), number_of(report, "documents"));
+            values[count][0] = (double)(number_of(step, "documents") - number_of(step, "removed"));
+            values[count++][1] = (double)number_of(step, "removed");
         }
     }
-    ls_values_flag(page, "has_bars", count > 0);
-    if (count > 0) {
-        ls_web_bars(ls_values_add(page, "bars"),
-                    &(ls_svg_bars){.title = "What each step removed",
-                                   .unit = "%",
-                                   .bar_names = names,
-                                   .part_names = parts,
-                                   .values = values,
-                                   .bar_count = count,
-                                   .part_count = 1},
-                    WIDE);
-    }
+    ls_web_bars(ls_values_add(page, "bars"),
+                &(ls_svg_bars){.title = "Documents after each step",
+                               .unit = "",
+                               .bar_names = names,
+                               .part_names = parts,
+                               .values = values[0],
+                               .bar_count = count,
+                               .part_count = 2},
+                WIDE);
 }
 
 static void add_step(ls_values *page, const json_t *step)
@@ -101,7 +99,8 @@ static void add_reasons(ls_values *page, const json_t *step)
         ls_values *reason = ls_values_add(page, "reasons");
         ls_values_text(reason, "step", text_of(step, "step"));
         ls_values_text(reason, "reason", name);
-        ls_values_printf(reason, "count", "%" PRIu64, (uint64_t)json_integer_value(count));
+        ls_values_printf(reason, "count", "%" PRIu64 " document%s", (uint64_t)json_integer_value(count),
+                         json_integer_value(count) == 1 ? "" : "s");
         json_array_foreach(json_object_get(step, "examples"), index, example)
         {
             if (strcmp(text_of(example, "reason"), name) == 0) {
@@ -135,10 +134,11 @@ ls_status ls_preparation_page_write(const char *folder, const json_t *report)
     size_t index;
     const json_t *step;
     ls_values *page = ls_values_create(&arena);
-    ls_values_text(page, "page", "report");
+    const size_t files = json_array_size(json_object_get(report, "files"));
+    ls_values_text(page, "page", "preparation");
     ls_values_text(page, "title", "Prepared data");
     ls_values_flag(page, "refresh", false);
-    ls_values_printf(page, "files", "%zu", json_array_size(json_object_get(report, "files")));
+    ls_values_printf(page, "files", "%zu file%s", files, files == 1 ? "" : "s");
     ls_values_text(page, "identity", text_of(report, "identity"));
     ls_values_flag(page, "reasons", false);
     ls_values_flag(page, "changes", false);

@@ -70,10 +70,10 @@ static void print_report(ls_arena *arena, const char *folder, const ls_preparati
 {
     print_steps(arena, report);
     printf("\nkept %" PRIu64 " of %" PRIu64
-           " documents, %.1f of %.1f MB of text, in %s/data; report: %s/report.html\n",
+           " documents, %s of %s bytes of text, in %s/data; report: %s/report.html\n",
            number_of(report, "kept"), number_of(report, "documents"),
-           (double)number_of(report, "kept_bytes") / 1e6, (double)number_of(report, "bytes") / 1e6, folder,
-           folder);
+           ls_quantity_of((double)number_of(report, "kept_bytes")).text,
+           ls_quantity_of((double)number_of(report, "bytes")).text, folder, folder);
     if (figures->bytes > 0) {
         printf("%.1f s, %.0f MB/s\n", figures->wall_s, rate_of(figures->bytes, figures->wall_s));
     }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # data prepare with a pipeline: what each step removes, the same bytes for any number of threads and after kills, bad input.
-. "$LS_SOURCE_DIR/tests/cli/lib.sh"
+. "$LS_SOURCE_DIR/tests/cli/queue/queue.sh"
 
 # Documents of sentences that differ; planted: a copy, a near copy, private data, a question of an evaluation.
 python3 - <<'END' || exit 1
@@ -121,6 +121,24 @@ python3 -c 'import json; print(json.dumps({"text": "cafe\u0301  au lait"}, ensur
 printf 'input: [two.jsonl]\nsteps:\n  - step: normalise\n' >two.yaml
 expect 0 "$LOCKSTEP" data prepare two.yaml -o two
 same "before and after" "$(python3 -c 'import json; print(*[ascii(c[k]) for s in json.load(open("two/report.json"))["steps"] for c in s["changes"] for k in ("before", "after")])')" "'cafe\\u0301  au lait' 'caf\\xe9 au lait'"
+
+# What the guide shows is what is printed, and its picture is that of the report.
+guide=$LS_SOURCE_DIR/docs/guide
+mkdir guide && cp "$guide"/pages.* "$guide/exam.jsonl" guide && cd guide || exit 1
+expect 0 "$LOCKSTEP" data prepare pages.yaml --output clean
+same "the table of the guide" "$(sed -n '/^STEP/,/^kept/p' "$out")" "$(sed -n '/^    STEP/,/^    kept/{s/^    //;p}' "$guide/15-preparing-data.md")"
+expect 0 "$LOCKSTEP" data removed clean --step dedup_minhash
+same "the removed page of the guide" "$(cat "$out")" "$(sed -n '/^    pages.jsonl:10/,/^    1 of 1/{s/^    //;p}' "$guide/15-preparing-data.md")"
+python3 -c 's = open("clean/report.html").read(); print(s[s.index("<svg"):s.index("</svg>")] + "</svg>")' >funnel.svg
+check "the picture of the guide" cmp funnel.svg "$guide/funnel.svg"
+cd .. || exit 1
+
+# The ranks of a job share the files.
+queue_up
+expect 0 "$LOCKSTEP" submit --ranks 2 -- "$LOCKSTEP" data prepare web.yaml --output queued --threads 1
+job=$(cat "$out")
+wait_until "the job has ended" is_state "$job" SUCCEEDED
+check "the same bytes by a job of two ranks" diff -r one queued
 
 # Mistakes are named.
 sed 's/dedup_exact/dedupe_exact/' web.yaml >bad.yaml
