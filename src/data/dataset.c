@@ -371,6 +371,33 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
     ls_sha256_finish(&hash, d->hash);
 }
 
+static void add_shards(json_t *shards, const ls_dataset_part *s)
+{
+    for (size_t i = 0; i < s->opened_count; i++) {
+        const ls_shard *shard = s->files[i].shard;
+        if (shard) {
+            json_object_set_new(
+                shards, shard->address,
+                json_pack("{s:s, s:s}", "etag", shard->etag, "sha256", s->tokens[i].content_hash));
+        }
+    }
+}
+
+json_t *ls_dataset_shards(const ls_dataset *dataset)
+{
+    json_t *shards = json_object();
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        add_shards(shards, &dataset->sources[i]);
+    }
+    add_shards(shards, &dataset->given_validation);
+    const size_t count = json_object_size(shards);
+    if (count == 0 || count > LS_DATASET_SHARDS_MAX) {
+        json_decref(shards);
+        shards = NULL;
+    }
+    return shards;
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 static ls_status open_into(ls_dataset *d, const ls_dataset_options *o)

@@ -47,6 +47,7 @@
 #define LS_DATA_DATASET_H
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "data/conversation/recipe.h"
 #include "data/held_out.h"
@@ -274,5 +275,13 @@ bool ls_dataset_ends_document(const ls_dataset *dataset);
  * with the same hash give the same samples.
  */
 const char *ls_dataset_hash(const ls_dataset *dataset);
+
+/*
+ * The files that were fetched from buckets, for a later process that finds other data there: an
+ * object that has, for each address, {"etag", "sha256"}; the digest is of the unpacked content. The
+ * caller frees it. NULL: none, or more than LS_DATASET_SHARDS_MAX.
+ */
+enum { LS_DATASET_SHARDS_MAX = 1000 };
+json_t *ls_dataset_shards(const ls_dataset *dataset);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/mman.h> /* memfd_create */
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,11 +32,11 @@ typedef struct set_head {
 } set_head;
 enum { SET_BYTES = (int)sizeof(set_head) + WAYS * LS_TOKEN_BLOCK_BYTES };
 
-/* Written by calls, which tell when the disk is full; read through the map. */
+/* Read and written by calls, which tell when the disk is full. A map would not: what has not been
+ * written yet takes space on a tmpfs when it is read through one. */
 typedef struct store {
     int fd; /* -1: none */
     uint64_t sets;
-    const unsigned char *map;
 } store;
 
 struct ls_block_cache {
@@ -70,26 +70,15 @@ static void remove_others(ls_arena *arena, const char *folder, const char *own)
     }
 }
 
-/* Gives a file its size, which takes no space yet, and maps it. Returns false, and closes it, if
- * that fails. */
-static bool map_store(int fd, uint64_t bytes, store *store_out)
+/* Gives a file its size, which takes no space yet. Returns false, and closes it, if that fails. */
+static bool make_store(int fd, uint64_t bytes, store *store_out)
 {
-    const uint64_t sets = sets_of(bytes), size = sets * SET_BYTES;
-    void *map = ftruncate(fd, (off_t)size) == 0 ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (map == MAP_FAILED) {
+    *store_out = (store){.fd = fd, .sets = sets_of(bytes)};
+    if (ftruncate(fd, (off_t)(store_out->sets * SET_BYTES)) != 0) {
         close(fd);
-        return false;
+        store_out->fd = -1;
     }
-    *store_out = (store){.fd = fd, .sets = sets, .map = map};
-    return true;
-}
-
-static void close_store(store *s)
-{
-    if (s->fd >= 0) {
-        munmap((void *)(uintptr_t)s->map, s->sets * SET_BYTES);
-        close(s->fd);
-    }
+    return store_out->fd >= 0;
 }
 
 /* False: there is no folder that can be used. What others of this machine write can't be trusted.
@@ -110,7 +99,7 @@ static bool open_file(ls_arena *arena, const char *folder, store *store_out)
         close(fd);
         return false;
     }
-    return fd >= 0 && map_store(fd, bytes, store_out);
+    return fd >= 0 && make_store(fd, bytes, store_out);
 }
 
 ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
@@ -118,7 +107,7 @@ ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
     ls_arena arena = {0};
     ls_block_cache *cache = calloc(1, sizeof *cache);
     const int memory = memfd_create("lockstep blocks", MFD_CLOEXEC);
-    if (!cache || memory < 0 || !map_store(memory, MEMORY_BYTES, &cache->memory)) {
+    if (!cache || memory < 0 || !make_store(memory, MEMORY_BYTES, &cache->memory)) {
         free(cache);
         return ls_fail(LS_ERR_MEMORY, "not enough memory for a cache of token blocks");
     }
@@ -133,8 +122,10 @@ ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out)
 void ls_block_cache_close(ls_block_cache *cache)
 {
     if (cache) {
-        close_store(&cache->memory);
-        close_store(&cache->file);
+        close(cache->memory.fd);
+        if (cache->file.fd >= 0) {
+            close(cache->file.fd);
+        }
         free(cache);
     }
 }
@@ -172,8 +163,8 @@ static uint32_t now_s(void)
 
 static set_head read_head(const place *p)
 {
-    set_head head;
-    memcpy(&head, p->store->map + p->head, sizeof head);
+    set_head head = {0};
+    (void)!pread(p->store->fd, &head, sizeof head, (off_t)p->head); /* fails: as if it were empty */
     return head;
 }
 
@@ -189,11 +180,10 @@ bool ls_block_cache_get(ls_block_cache *cache, uint64_t uid, uint64_t index, ls_
     const place p = find(cache, uid, index);
     const set_head head = read_head(&p);
     for (unsigned way = 0; way < WAYS; way++) {
-        if (head.ways[way].tag != p.tag) {
-            continue;
-        }
-        memcpy(block_out, p.store->map + block_at(&p, way), sizeof *block_out);
-        if (ls_token_block_is_good(block_out, uid, index)) {
+        if (head.ways[way].tag == p.tag &&
+            pread(p.store->fd, block_out, sizeof *block_out, (off_t)block_at(&p, way)) ==
+                LS_TOKEN_BLOCK_BYTES &&
+            ls_token_block_is_good(block_out, uid, index)) {
             if (now_s() - head.ways[way].used_s > MARK_S) {
                 mark_used(&p, way);
             }

@@ -7,11 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* LS_OK: none of the shards that the checkpoint names has other content now. */
+static ls_status explain_shards(const ls_trainer *trainer, const json_t *before)
+{
+    const char *address = NULL;
+    json_t *was = NULL, *now = ls_dataset_shards(trainer->session.dataset);
+    ls_status status = LS_OK;
+    json_object_foreach((json_t *)(uintptr_t)before, address, was)
+    {
+        const json_t *is = json_object_get(now, address);
+        const char *old = json_string_value(json_object_get(was, "sha256"));
+        const char *found = json_string_value(json_object_get(is, "sha256"));
+        if (old && found && strcmp(old, found) != 0) {
+            const char *etag = json_string_value(json_object_get(was, "etag"));
+            status = ls_fail(
+                LS_ERR_DATA,
+                "%s has changed since the run in %s began: its content had SHA-256 %.16s (etag %s) and has "
+                "%.16s now (etag %s). Put the old version there again, use another --run-dir, or start over "
+                "with --fresh (the old run is moved aside)",
+                address, trainer->dir.path, old, etag ? etag : "not known", found,
+                json_string_value(json_object_get(is, "etag")));
+            break;
+        }
+    }
+    json_decref(now);
+    return status;
+}
+
 /* The settings agree (ls_run_dir_check_identity) but the identity of the run differs: says what
  * data the run had and what they are now. */
 static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
 {
-    const ls_status status = LS_ERR_INVALID;
+    ls_status status = LS_ERR_INVALID;
     const char *text = ls_arena_strdup(arena, ls_error_text());
     const char *now = ls_dataset_hash(trainer->session.dataset);
     ls_checkpoint_latest latest = {0};
@@ -19,13 +46,16 @@ static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
         !latest.checkpoint) {
         return ls_fail(status, "%s", text);
     }
-    const char *before = json_string_value(json_object_get(latest.checkpoint->meta.extra, "data_hash"));
+    const json_t *extra = latest.checkpoint->meta.extra;
+    const char *before = json_string_value(json_object_get(extra, "data_hash"));
     if (before && strcmp(before, now) != 0) {
         ls_fail(status,
                 "%s holds a run on other data: data.train or data.validation had hash %.16s in the run and "
                 "has %.16s now (other files, or changed ones). Restore the data, use another --run-dir, or "
                 "start over with --fresh (the old run is moved aside)",
                 trainer->dir.path, before, now);
+        const ls_status changed = explain_shards(trainer, json_object_get(extra, "shards"));
+        status = changed != LS_OK ? changed : status;
     } else {
         ls_fail(status, "%s", text);
     }

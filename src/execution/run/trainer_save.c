@@ -115,14 +115,15 @@ static ls_checkpoint_meta meta_of(const ls_trainer *trainer)
         .parent_step = trainer->saving.saved_step != UINT64_MAX ? trainer->saving.saved_step : 0,
         .has_val_loss = evaluated,
         .val_loss = evaluated ? trainer->loop.val_loss : 0.0,
-        .extra = json_pack("{s:s, s:s, s:I, s:f, s:s, s:s*, s:s*}", "run", session->run.name, "tokenizer",
-                           !session->tokenizer                                 ? "none"
-                           : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
-                                                                               : "attached",
-                           "tokens", (json_int_t)trainer->loop.tokens, "loss", (double)trainer->loop.loss,
-                           "data_hash", ls_dataset_hash(session->dataset), "base_digest",
-                           ls_session_base_digest(session), "base",
-                           session->layout.adapter ? ls_base_names[session->layout.base] : NULL),
+        .extra =
+            json_pack("{s:s, s:s, s:I, s:f, s:s, s:o*, s:s*, s:s*}", "run", session->run.name, "tokenizer",
+                      !session->tokenizer                                 ? "none"
+                      : session->run.tokenizer.kind == LS_TOKENIZER_BYTES ? "bytes"
+                                                                          : "attached",
+                      "tokens", (json_int_t)trainer->loop.tokens, "loss", (double)trainer->loop.loss,
+                      "data_hash", ls_dataset_hash(session->dataset), "shards",
+                      ls_dataset_shards(session->dataset), "base_digest", ls_session_base_digest(session),
+                      "base", session->layout.adapter ? ls_base_names[session->layout.base] : NULL),
     };
 }
 

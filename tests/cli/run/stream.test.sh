@@ -86,8 +86,16 @@ expect 0 train --run-dir changed --steps 5
 write_text part 300 77
 awk '{ printf "{\"text\": \"%s\"}\n", $0 }' part >changed.jsonl
 expect 0 "$LOCKSTEP" blob put changed.jsonl s3://bucket/corpus/shard-1.jsonl
-expect 2 train --run-dir changed --resume
-says "shard-1.jsonl has changed since" "holds a run on other data"
+changed() { # the new content is named with both digests and etags
+    expect 3 train --run-dir changed --resume
+    says "s3://bucket/corpus/shard-1.jsonl has changed since the run in" "SHA-256 $(sha256sum <corpus/shard-1.jsonl | head -c 16)" \
+        "$(sha256sum <changed.jsonl | head -c 16) now" "etag \"$(md5sum <changed.jsonl | head -c 32)" "Put the old version there again"
+}
+changed
+rm -rf home
+changed
+expect 2 train --run-dir changed --resume --set "data.train=[s3://bucket/other.txt]"
+says "holds a run on other data"
 
 # ---- a damaged cache, a small one, none ----
 

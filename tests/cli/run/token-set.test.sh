@@ -83,6 +83,15 @@ expect 0 train --run-dir small
 same "with a quota that is too small" "$(hashes "$out")" "$reference"
 expect 0 train --run-dir uncached --set 'data.cache_dir=/proc/nothing'
 same "with no cache" "$(hashes "$out")" "$reference"
+# A disk that is full, or becomes so: what does not fit is kept in memory.
+mkdir tiny
+for size in 64k 300k; do
+    unshare -r -m mount -t tmpfs -o size=$size tiny tiny 2>/dev/null || continue # not permitted here
+    expect 0 unshare -r -m sh -c "mount -t tmpfs -o size=$size tiny tiny && export LOCKSTEP_HOME=$scratch/tiny &&
+        '$LOCKSTEP' cache limit --quota 1GiB --keep-free 0 >/dev/null && exec '$LOCKSTEP' train tiny.yaml --json --run-dir full-$size"
+    same "with a cache on a disk of $size" "$(hashes "$out")" "$reference"
+    same "one warning tells it" "$(grep -c 'cache of token blocks can.t be written' "$err")" 1
+done
 
 # ---- sets that cannot be used ----
 
