@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that want a server of others: radosgw_start FOLDER PORT begins Ceph's gateway with everything it needs, as this
-# user, in memory and on loopback alone, in about 20 s; radosgw_stop FOLDER ends it. Debian: radosgw ceph-mon ceph-osd ceph-mgr ceph-common.
+# user, in memory (RADOSGW_BYTES of it) and on loopback alone, in about 20 s; radosgw_stop FOLDER ends it. Debian: radosgw ceph-mon ceph-osd ceph-mgr ceph-common.
 
 radosgw_is_there() {
     local program
@@ -46,7 +46,7 @@ mon max pg per osd = 500
 osd crush chooseleaf type = 0
 osd class update on start = false
 osd objectstore = memstore
-memstore device bytes = 1073741824
+memstore device bytes = ${RADOSGW_BYTES:-1073741824}
 mon warn on pool no redundancy = false
 run dir = $base
 admin socket = $base/\$name.asok

@@ -134,7 +134,8 @@ ls_status ls_blob_read(ls_blob_store *store, const char *key, const char *etag, 
 {
     full_key full;
     LS_TRY(complete(store, key, full));
-    return bytes == 0 ? LS_OK : store->calls->read(store, full, etag, offset, data, bytes);
+    return bytes == 0 ? LS_OK
+                      : store->calls->read(store, full, etag, offset, bytes, &(ls_blob_sink){.data = data});
 }
 
 ls_status ls_blob_stat(ls_blob_store *store, const char *key, ls_blob_entry *entry_out)
@@ -315,6 +316,15 @@ ls_status ls_blob_each_part(unsigned threads, uint64_t count,
     return c.status == LS_OK || c.status == LS_STOPPED ? c.status : ls_fail(c.status, "%s", c.text);
 }
 
+ls_status ls_blob_sink_put(const ls_blob_sink *sink, uint64_t offset, const void *data, size_t bytes)
+{
+    if (!sink->data) {
+        return ls_file_pwrite_all(sink->fd, sink->path, data, bytes, sink->at + offset);
+    }
+    memcpy((char *)sink->data + offset, data, bytes);
+    return LS_OK;
+}
+
 /* ---- fetching a file ---- */
 
 typedef struct fetch {
@@ -331,23 +341,16 @@ static ls_status fetch_part(void *context, uint64_t index)
     const fetch *f = context;
     const uint64_t from = index * f->part_bytes, left = f->entry->bytes - from;
     const size_t bytes = (size_t)(left < f->part_bytes ? left : f->part_bytes);
-    void *data = malloc(bytes);
-    if (!data) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of %s/%s", bytes, f->store->address, f->key);
-    }
-    ls_status status = ls_blob_read(f->store, f->key, f->entry->etag, from, data, bytes);
-    if (status == LS_OK) {
-        status = ls_file_pwrite_all(f->fd, f->path, data, bytes, from);
-    }
-    free(data);
-    return status;
+    const ls_blob_sink sink = {.fd = f->fd, .path = f->path, .at = from};
+    return f->store->calls->read(f->store, f->key, f->entry->etag, from, bytes, &sink);
 }
 
 ls_status ls_blob_read_file(ls_blob_store *store, const ls_blob_entry *entry, int fd, const char *path)
 {
     const uint64_t part_bytes = ls_blob_part_bytes(entry->bytes);
-    fetch f = {
-        .store = store, .key = entry->key, .entry = entry, .part_bytes = part_bytes, .fd = fd, .path = path};
+    full_key full;
+    LS_TRY(complete(store, entry->key, full));
+    fetch f = {.store = store, .key = full, .entry = entry, .part_bytes = part_bytes, .fd = fd, .path = path};
     if (ftruncate(fd, (off_t)entry->bytes) != 0) {
         return ls_fail_errno(errno, "can't make %s %llu bytes long", path, (unsigned long long)entry->bytes);
     }
@@ -365,14 +368,8 @@ static ls_status fetch_all(void *context, int fd, const char *path)
     return ls_blob_read_file(wanted->store, wanted->entry, fd, path);
 }
 
-ls_status ls_blob_get_file(ls_blob_store *store, const char *key, const char *path, uint64_t *bytes_out)
+ls_status ls_blob_get_file(ls_blob_store *store, const ls_blob_entry *entry, const char *path)
 {
-    ls_blob_entry entry;
-    LS_TRY(ls_blob_stat(store, key, &entry));
-    wanted_file wanted = {.store = store, .entry = &entry};
-    LS_TRY(ls_file_write_atomic_by(path, fetch_all, &wanted));
-    if (bytes_out) {
-        *bytes_out = entry.bytes;
-    }
-    return LS_OK;
+    wanted_file wanted = {.store = store, .entry = entry};
+    return ls_file_write_atomic_by(path, fetch_all, &wanted);
 }

@@ -130,10 +130,8 @@ LS_MUST_CHECK ls_status ls_blob_copy(ls_blob_store *store, const char *from, con
 LS_MUST_CHECK ls_status ls_blob_put_file(ls_blob_store *store, const char *key, int fd, const char *path,
                                          uint64_t bytes, const char *sha256, uint64_t *sent_out);
 
-/* Fetches a blob to the file `path`, which is whole or as it was; large ones in parts, several at
- * once. bytes_out may be NULL. */
-LS_MUST_CHECK ls_status ls_blob_get_file(ls_blob_store *store, const char *key, const char *path,
-                                         uint64_t *bytes_out);
+/* The same to the file `path`, which is whole or as it was. */
+LS_MUST_CHECK ls_status ls_blob_get_file(ls_blob_store *store, const ls_blob_entry *entry, const char *path);
 
 /* Gives up what interrupted calls of ls_blob_put_file left below `prefix`: parts that cost money
  * without being visible. */

@@ -75,8 +75,10 @@ static ls_status bench_large(benching *b, uint64_t bytes, ls_blob_bench_result *
     close(fd);
     LS_TRY(status);
     r->put_bytes_ps = (double)bytes / (ls_clock_monotonic_s() - start_s);
+    ls_blob_entry entry;
     start_s = ls_clock_monotonic_s();
-    LS_TRY(ls_blob_get_file(b->store, key, to, NULL));
+    LS_TRY(ls_blob_stat(b->store, key, &entry));
+    LS_TRY(ls_blob_get_file(b->store, &entry, to));
     r->get_bytes_ps = (double)bytes / (ls_clock_monotonic_s() - start_s);
     void *buffer = ls_arena_alloc(&b->arena, PIECE_BYTES);
     LS_TRY(hash_path(from, bytes, buffer, sent));

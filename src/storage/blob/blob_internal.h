@@ -5,12 +5,23 @@
 
 #include "storage/blob/blob.h"
 
+/* Where what is read goes: memory, or the place `at` of an open file. */
+typedef struct ls_blob_sink {
+    void *data; /* NULL: the file */
+    int fd;
+    const char *path;
+    uint64_t at;
+} ls_blob_sink;
+/* Takes bytes [offset, offset + bytes) of what was asked for. */
+LS_MUST_CHECK ls_status ls_blob_sink_put(const ls_blob_sink *sink, uint64_t offset, const void *data,
+                                         size_t bytes);
+
 /* Keys are checked and complete: with the prefix of the store. */
 typedef struct ls_blob_calls {
     /* stored_out NULL: replaces; else only if there is none. */
     ls_status (*put)(ls_blob_store *store, const char *key, const void *data, size_t bytes, bool *stored_out);
-    ls_status (*read)(ls_blob_store *store, const char *key, const char *etag, uint64_t offset, void *data,
-                      size_t bytes);
+    ls_status (*read)(ls_blob_store *store, const char *key, const char *etag, uint64_t offset, size_t bytes,
+                      const ls_blob_sink *sink);
     ls_status (*stat)(ls_blob_store *store, const char *key, ls_blob_entry *entry_out);
     ls_status (*list)(ls_blob_store *store, ls_arena *arena, const char *prefix, bool recursive,
                       ls_blob_entry **entries_out, size_t *count_out);

@@ -149,13 +149,25 @@ static ls_status open_blob(ls_blob_store *store, const char *key, int *fd_out, s
 }
 
 static ls_status folder_read(ls_blob_store *store, const char *key, const char *etag, uint64_t offset,
-                             void *data, size_t bytes)
+                             size_t bytes, const ls_blob_sink *sink)
 {
     (void)etag;
     int fd = -1;
     struct stat info;
     LS_TRY(open_blob(store, key, &fd, &info));
-    const ls_status status = ls_file_pread_all(fd, key, data, bytes, offset);
+    void *buffer = sink->data ? sink->data : malloc(COPY_BYTES);
+    const size_t most = sink->data ? bytes : COPY_BYTES;
+    ls_status status = buffer ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to read %s", key);
+    for (size_t at = 0; status == LS_OK && at < bytes; at += most) {
+        const size_t now = bytes - at < most ? bytes - at : most;
+        status = ls_file_pread_all(fd, key, buffer, now, offset + at);
+        if (status == LS_OK && !sink->data) {
+            status = ls_blob_sink_put(sink, at, buffer, now);
+        }
+    }
+    if (!sink->data) {
+        free(buffer);
+    }
     close(fd);
     return status;
 }

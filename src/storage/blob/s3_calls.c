@@ -20,7 +20,7 @@ static ls_status new_answer(ls_http_answer **answer_out)
 /* ---- reading ---- */
 
 typedef struct reading {
-    char *data;
+    const ls_blob_sink *sink;
     size_t bytes, got;
     char range[64]; /* "bytes 0-9/", which Content-Range must begin with */
     const char *key;
@@ -44,16 +44,16 @@ static ls_status take_read(void *context, const ls_http_answer *head, const void
         return ls_fail(LS_ERR_DATA, "the answer for %s is longer than the %zu bytes asked for", r->key,
                        r->bytes);
     }
-    memcpy(r->data + r->got, data, bytes);
+    LS_TRY(ls_blob_sink_put(r->sink, r->got, data, bytes));
     r->got += bytes;
     return LS_OK;
 }
 
-static ls_status s3_read(ls_blob_store *store, const char *key, const char *etag, uint64_t offset, void *data,
-                         size_t bytes)
+static ls_status s3_read(ls_blob_store *store, const char *key, const char *etag, uint64_t offset,
+                         size_t bytes, const ls_blob_sink *sink)
 {
     char range[80];
-    reading r = {.data = data, .bytes = bytes, .key = key};
+    reading r = {.sink = sink, .bytes = bytes, .key = key};
     const uint64_t last = offset + bytes - 1;
     snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, offset, last);
     snprintf(r.range, sizeof r.range, "bytes %" PRIu64 "-%" PRIu64 "/", offset, last);
@@ -111,9 +111,10 @@ static bool equals(ls_blob_store *store, const char *key, const void *data, size
 {
     ls_blob_entry entry;
     void *there = malloc(bytes + 1);
-    const bool same = there && ls_s3_stat(store, key, &entry) == LS_OK && entry.bytes == bytes &&
-                      (bytes == 0 || s3_read(store, key, entry.etag, 0, there, bytes) == LS_OK) &&
-                      memcmp(there, data, bytes) == 0;
+    const bool same =
+        there && ls_s3_stat(store, key, &entry) == LS_OK && entry.bytes == bytes &&
+        (bytes == 0 || s3_read(store, key, entry.etag, 0, bytes, &(ls_blob_sink){.data = there}) == LS_OK) &&
+        memcmp(there, data, bytes) == 0;
     free(there);
     return same;
 }

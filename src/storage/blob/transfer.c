@@ -55,18 +55,18 @@ static ls_status put_path(ls_blob_store *to, const char *to_key, const char *pat
     return status;
 }
 
-static ls_status get_path(ls_blob_store *from, const char *key, const char *path, uint64_t *bytes_out)
+static ls_status get_path(ls_blob_store *from, const ls_blob_entry *entry, const char *path)
 {
     ls_arena arena = {0};
     ls_status status = ls_dir_create(ls_path_dirname(&arena, path));
-    status = status == LS_OK ? ls_blob_get_file(from, key, path, bytes_out) : status;
+    status = status == LS_OK ? ls_blob_get_file(from, entry, path) : status;
     ls_arena_release(&arena);
     return status;
 }
 
 /* Between two servers. */
-static ls_status by_file(ls_blob_store *from, const char *key, ls_blob_store *to, const char *to_key,
-                         uint64_t *bytes_out)
+static ls_status by_file(ls_blob_store *from, const ls_blob_entry *entry, ls_blob_store *to,
+                         const char *to_key, uint64_t *bytes_out)
 {
     ls_arena arena = {0};
     const char *folder = getenv("TMPDIR");
@@ -75,7 +75,7 @@ static ls_status by_file(ls_blob_store *from, const char *key, ls_blob_store *to
     ls_status status = fd >= 0 ? LS_OK : ls_fail_errno(errno, "can't create %s", path);
     if (fd >= 0) {
         close(fd);
-        status = ls_blob_get_file(from, key, path, bytes_out);
+        status = ls_blob_get_file(from, entry, path);
         status = status == LS_OK ? put_path(to, to_key, path, bytes_out) : status;
         (void)unlink(path);
     }
@@ -83,26 +83,26 @@ static ls_status by_file(ls_blob_store *from, const char *key, ls_blob_store *to
     return status;
 }
 
-static ls_status copy_one(ls_blob_store *from, const char *key, ls_blob_store *to, const char *to_key,
-                          uint64_t *bytes_out)
+/* entry: of the blob; only its key need be set in a folder. */
+static ls_status copy_one(ls_blob_store *from, const ls_blob_entry *entry, ls_blob_store *to,
+                          const char *to_key, uint64_t *bytes_out)
 {
     ls_arena arena = {0};
+    const char *key = entry->key;
     const char *a = ls_blob_address(from), *b = ls_blob_address(to);
     const bool from_remote = ls_blob_is_remote(a), to_remote = ls_blob_is_remote(b);
     LS_TRY(ls_blob_check_key(key));
     LS_TRY(ls_blob_check_key(to_key));
     ls_status status = LS_OK;
+    *bytes_out = entry->bytes;
     if (!from_remote) {
         status = put_path(to, to_key, ls_arena_printf(&arena, "%s/%s", a, key), bytes_out);
     } else if (!to_remote) {
-        status = get_path(from, key, ls_arena_printf(&arena, "%s/%s", b, to_key), bytes_out);
+        status = get_path(from, entry, ls_arena_printf(&arena, "%s/%s", b, to_key));
     } else if (strcmp(a, b) == 0) {
-        ls_blob_entry entry;
-        status = ls_blob_stat(from, key, &entry);
-        *bytes_out = entry.bytes;
-        status = status == LS_OK ? ls_blob_copy(from, key, to_key) : status;
+        status = ls_blob_copy(from, key, to_key);
     } else {
-        status = by_file(from, key, to, to_key, bytes_out);
+        status = by_file(from, entry, to, to_key, bytes_out);
     }
     ls_arena_release(&arena);
     return status;
@@ -127,7 +127,7 @@ static ls_status do_entry(void *context, uint64_t index)
     } else {
         ls_arena arena = {0};
         const char *to_key = ls_arena_printf(&arena, "%s%s", b->to_below, entry->key + strlen(b->below));
-        const ls_status status = copy_one(b->from->store, entry->key, b->to->store, to_key, &bytes);
+        const ls_status status = copy_one(b->from->store, entry, b->to->store, to_key, &bytes);
         ls_arena_release(&arena);
         LS_TRY(status);
     }
@@ -179,7 +179,12 @@ ls_status ls_blob_transfer(const ls_blob_place *from, const ls_blob_place *to, b
         to_key = ls_arena_printf(&arena, "%s%s", to_key, ls_path_basename(from->key));
     }
     ls_blob_moved moved = {.blobs = 1};
-    const ls_status status = copy_one(from->store, from->key, to->store, to_key, &moved.bytes);
+    ls_blob_entry entry = {.key = from->key};
+    ls_status status = LS_OK;
+    if (ls_blob_is_remote(ls_blob_address(from->store))) {
+        status = ls_blob_stat(from->store, from->key, &entry);
+    }
+    status = status == LS_OK ? copy_one(from->store, &entry, to->store, to_key, &moved.bytes) : status;
     ls_arena_release(&arena);
     LS_TRY(status);
     *moved_out = moved;

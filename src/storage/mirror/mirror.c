@@ -261,7 +261,9 @@ static ls_status fetch_into(ls_blob_store *store, ls_arena *arena, uint64_t step
     for (size_t i = 0; status == LS_OK && i < count; i++) {
         /* What an interrupted fetch got is checked with the rest. */
         if (!ls_path_exists(parts[i].path)) {
-            status = ls_blob_get_file(store, key_of(arena, step, parts[i].name), parts[i].path, NULL);
+            ls_blob_entry entry;
+            status = ls_blob_stat(store, key_of(arena, step, parts[i].name), &entry);
+            status = status == LS_OK ? ls_blob_get_file(store, &entry, parts[i].path) : status;
         }
     }
     ls_manifest_release(&manifest);
