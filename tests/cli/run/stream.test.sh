@@ -54,6 +54,31 @@ expect 0 "$LOCKSTEP" data prepare s3://bucket/corpus --tokenizer bytes
 prints "3 files, 900 documents"
 check "no secret is anywhere" test -z "$(grep -rl 'secret/+test' plain home)"
 
+# ---- Parquet ----
+
+mkdir tables
+for name in plain snappy gzip_2 zstd_groups; do cp "$LS_SOURCE_DIR/tests/fuzz/corpus/parquet/$name" tables/$name.parquet; done
+expect 0 "$LOCKSTEP" blob put --recursive tables s3://bucket/tables
+# table FOLDER: the rows as texts.
+table() { sed "s|^data:.*|data: {train: ['$1/tables/*.parquet'], format: text, validation_fraction: 0}|; s|leaves: 3|leaves: 6|" all.yaml >tiny.yaml; }
+table "$scratch"
+expect 0 train --run-dir table
+tables=$(hashes "$out")
+table s3://bucket
+rm -rf home
+expect 0 train --run-dir table2 --ranks 2
+same "Parquet from the bucket" "$(hashes "$out")" "$tables"
+expect 0 "$LOCKSTEP" data prepare tables --tokenizer bytes --json
+tables=$(field "$out" documents hash)
+expect 0 "$LOCKSTEP" data prepare s3://bucket/tables --tokenizer bytes --to s3://bucket/table-set --json
+same "Parquet in the bucket prepared" "$(field "$out" documents hash)" "$tables"
+for folder in "$scratch" s3://bucket; do
+    printf "input: ['$folder/tables/*.parquet']\nsteps: [{step: dedup_exact}]\n" >clean.yaml
+    expect 0 "$LOCKSTEP" data prepare clean.yaml --output "clean-${folder##*/}"
+done
+check "a pipeline reads Parquet in the bucket" diff -r "clean-${scratch##*/}/data" clean-bucket/data
+mixture s3://bucket
+
 # ---- faults that pass ----
 
 rm -rf home
