@@ -157,6 +157,7 @@ typedef struct ls_run_data {
     const char *split_key, *split_time;          /* keys that decide what is held out; "": none */
     ls_run_bad_records bad_records;
     const char *cache_dir; /* folder for tokenised data; "": under $LOCKSTEP_HOME */
+    bool share_blocks;     /* hosts give each other blocks of token sets */
 } ls_run_data;
 
 typedef struct ls_run_optimizer {

@@ -105,6 +105,7 @@ static const ls_option options[] = {
     {STRING("data.split_time", data.split_time), .value_name = "KEY", .help = "key or column of records that holds a time: the latest records are held out for validation"},
     {CHOICE("data.bad_records", data.bad_records, "stop", bad_records), .help = "what happens to records that cannot be used: stop before the run begins and name them, or skip them"},
     {STRING("data.cache_dir", data.cache_dir), .value_name = "DIR", .help = "folder in which tokenised data is stored for later runs; default: $LOCKSTEP_HOME/cache/tokens"},
+    {BOOL("data.share_blocks", data.share_blocks, "false"), .help = "let the hosts of a run give each other the blocks of token sets, so that together they fetch each block from the bucket once; false: each host fetches what it reads"},
 
     {U64_AUTO("train.steps", train.steps, 1, MANY), .help = "length of the run in optimizer steps; auto: from train.tokens or train.epochs, otherwise 1000 steps, or 3 epochs if model.from is set"},
     {U64("train.tokens", train.tokens, "0", 0, MANY), .help = "length of the run in tokens, instead of train.steps; 0: not used"},

@@ -371,6 +371,11 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
     ls_sha256_finish(&hash, d->hash);
 }
 
+ls_token_reader *ls_dataset_reader(const ls_dataset *dataset)
+{
+    return dataset->reader;
+}
+
 static void add_shards(json_t *shards, const ls_dataset_part *s)
 {
     for (size_t i = 0; i < s->opened_count; i++) {

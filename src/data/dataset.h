@@ -276,6 +276,9 @@ bool ls_dataset_ends_document(const ls_dataset *dataset);
  */
 const char *ls_dataset_hash(const ls_dataset *dataset);
 
+/* What reads its token sets, to share them with other hosts; NULL: it has none. */
+ls_token_reader *ls_dataset_reader(const ls_dataset *dataset);
+
 /*
  * The files that were fetched from buckets, for a later process that finds other data there: an
  * object that has, for each address, {"etag", "sha256"}; the digest is of the unpacked content. The

@@ -7,7 +7,9 @@
 #include "data/stream/token_reader.h"
 #include "storage/cache/cache.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { TOKENS = 20011, DOCUMENTS_MAX = 4000 };
@@ -224,6 +226,78 @@ static void reader_reads_any_range(void **state)
     free(t);
 }
 
+static ls_token_reader *sharing_reader(scratch *s, const set *t, const char *host, const char *token,
+                                       ls_block_peer *own)
+{
+    ls_token_reader *r = NULL;
+    const char *cache = ls_path_join(&s->arena, s->folder, host);
+    assert_int_equal(ls_dir_create(cache), LS_OK);
+    assert_int_equal(ls_cache_limits_write(cache, &(ls_cache_limits){.quota_bytes = 64 << 20, .group = ""}),
+                     LS_OK);
+    assert_int_equal(ls_token_reader_open(cache, &r), LS_OK);
+    assert_int_equal(ls_token_reader_add(r, &t->shards[0]), LS_OK);
+    *own = (ls_block_peer){.port = 1};
+    snprintf(own->host, sizeof own->host, "%s", host);
+    assert_int_equal(ls_token_reader_share(r, own, token), LS_OK);
+    assert_true(own->port > 1);
+    return r;
+}
+
+/* One host reads all: owners keep what is theirs, and give it when the store has nothing more. */
+static void hosts_share_blocks(void **state)
+{
+    scratch *s = *state;
+    set *t = make_set(s);
+    ls_block_peer hosts[4] = {0};
+    ls_token_reader *a = sharing_reader(s, t, "127.0.0.1", "secret", &hosts[0]);
+    ls_token_reader *b = sharing_reader(s, t, "127.0.0.2", "secret", &hosts[1]);
+    ls_token_reader *stranger = sharing_reader(s, t, "127.0.0.3", "other", &hosts[2]);
+    hosts[3] = (ls_block_peer){.host = "127.0.0.4"}; /* gives nothing */
+    ls_token_reader_meet(a, hosts, 2);
+    ls_token_reader_meet(b, hosts, 2);
+    check_read(a, t, 0, 0, TOKENS);
+    check_read(b, t, 0, 0, TOKENS);
+    ls_token_reader *c = sharing_reader(s, t, "127.0.0.5", "secret", &hosts[3]);
+    const char *path = ls_path_join(&s->arena, t->folder, t->shards[0].key);
+    assert_int_equal(truncate(path, 0), 0);
+    ls_token_reader_meet(c, hosts, 2);
+    check_read(c, t, 0, 0, TOKENS);
+    /* With another token there is no answer, and the store has nothing. */
+    int32_t id;
+    uint32_t largest;
+    ls_token_reader_meet(stranger, hosts, 2);
+    assert_int_equal(ls_token_reader_read(stranger, &t->shards[0], 0, 1, &id, &largest), LS_ERR_DATA);
+    ls_token_reader_close(a);
+    ls_token_reader_close(b);
+    ls_token_reader_close(c);
+    ls_token_reader_close(stranger);
+    free(t);
+}
+
+/* An owner that takes connections and says nothing, and one that is gone. */
+static void silent_hosts_are_passed_over(void **state)
+{
+    scratch *s = *state;
+    set *t = make_set(s);
+    ls_block_peer hosts[2] = {0};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 6)};
+    socklen_t bytes = sizeof at;
+    const int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(mute, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(mute, 8), 0);
+    assert_int_equal(getsockname(mute, (struct sockaddr *)&at, &bytes), 0);
+    ls_token_reader *r = sharing_reader(s, t, "127.0.0.1", "secret", &hosts[0]);
+    hosts[1] = (ls_block_peer){.host = "127.0.0.7", .port = ntohs(at.sin_port)};
+    ls_token_reader_meet(r, &hosts[1], 1);
+    check_read(r, t, 0, 0, 1000);
+    check_read(r, t, 0, 1000, 1000); /* not asked again */
+    close(mute);
+    ls_token_reader_meet(r, &hosts[1], 1);
+    check_read(r, t, 0, 0, TOKENS);
+    ls_token_reader_close(r);
+    free(t);
+}
+
 static void damaged_and_short_sets_are_named(void **state)
 {
     scratch *s = *state;
@@ -282,9 +356,14 @@ static void bad_indices_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(blocks_hold_ids_and_documents),    TEST(cache_keeps_what_was_used_last),
-        TEST(cache_works_without_a_folder),     TEST(reader_reads_any_range),
-        TEST(damaged_and_short_sets_are_named), TEST(bad_indices_are_refused),
+        TEST(blocks_hold_ids_and_documents),
+        TEST(cache_keeps_what_was_used_last),
+        TEST(cache_works_without_a_folder),
+        TEST(reader_reads_any_range),
+        TEST(damaged_and_short_sets_are_named),
+        TEST(bad_indices_are_refused),
+        TEST(hosts_share_blocks),
+        TEST(silent_hosts_are_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

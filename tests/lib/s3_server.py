@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An S3 server on loopback that checks every signature itself, with faults, for the tests of blobs and mirrors.
 
-s3_server.py FOLDER: keeps everything in memory, writes its port into FOLDER/port. Key AKIDTEST, secret secret/+test, bucket "bucket",
+s3_server.py FOLDER [ADDRESS]: keeps everything in memory, writes its port into FOLDER/port. Key AKIDTEST, secret secret/+test, bucket "bucket",
 region us-east-1. Read at each request, if they exist:
   FOLDER/faults   lines "METHOD PART FAULT [COUNT]": for requests whose path holds PART (* for any), COUNT times (default 1):
                   code N    cut BYTES (the answer ends early)    slow SECONDS    lost (done, but the connection closes without an answer)
                   range (another range than asked for)    late200 (an error in an answer with code 200)    skew    region    flip (a bit of the body)
   FOLDER/kill     "N PID...": at the N-th request from now on, the processes named are killed, before the request is answered
-  FOLDER/asked    one line per request: method path?query bytes
+  FOLDER/asked    one line per request: method path?query bytes range
 Also: POST / as STS (web identity), /latest/... as the metadata service of a cloud machine.
 """
 import hashlib, hmac, json, os, re, signal, sys, threading, time, urllib.parse
@@ -119,7 +119,7 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             counts["requests"] += 1
             with open(os.path.join(folder, "asked"), "a") as f:
-                f.write(f"{self.command} {self.path} {length}\n")
+                f.write(f"{self.command} {self.path} {length} {self.headers.get('Range', '')}\n")
             kill = read("kill").split()
             if kill:
                 if kill[0] == "1":
@@ -276,7 +276,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server = ThreadingHTTPServer((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", 0), Handler)
 server.daemon_threads = True
 with open(os.path.join(folder, "port.new"), "w") as f:
     f.write(str(server.server_port))

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/store/store_address.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 static ls_status fail_address(const char *address)
 {
@@ -100,6 +102,24 @@ void ls_store_address_host(const ls_store_socket_address *address, char *out, si
                     NULL, 0, NI_NUMERICHOST) != 0) {
         out[0] = '\0';
     }
+}
+
+ls_status ls_store_address_own(const char *address, char *out, size_t out_bytes)
+{
+    ls_store_socket_address to, from = {.bytes = sizeof from.storage};
+    LS_TRY(ls_store_address_find(address, &to));
+    const int fd = socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&to.storage, to.bytes) != 0 ||
+        getsockname(fd, (struct sockaddr *)&from.storage, &from.bytes) != 0) {
+        const int error = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return ls_fail_errno(error, "there is no route to %s", address);
+    }
+    close(fd);
+    ls_store_address_host(&from, out, out_bytes);
+    return LS_OK;
 }
 
 bool ls_store_address_is_local(const ls_store_socket_address *address)

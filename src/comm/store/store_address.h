@@ -25,6 +25,10 @@ LS_MUST_CHECK ls_status ls_store_address_find(const char *address, ls_store_sock
 /* Writes the host as a number; "" for a Unix socket. */
 void ls_store_address_host(const ls_store_socket_address *address, char *out, size_t out_bytes);
 
+/* The address of this host from which a packet to `address` would be sent, as a number. Errors:
+ * those of ls_store_address_find; LS_ERR_IO without a route. */
+LS_MUST_CHECK ls_status ls_store_address_own(const char *address, char *out, size_t out_bytes);
+
 /* Whether only this host can reach it. */
 bool ls_store_address_is_local(const ls_store_socket_address *address);
 

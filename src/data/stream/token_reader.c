@@ -34,6 +34,9 @@ struct ls_token_reader {
         ls_blob_store *store;
     } sets[SETS_MAX];
     size_t set_count;
+    const ls_token_shard **shards; /* all that were added */
+    size_t shard_count;
+    ls_block_peers *peers; /* NULL: none */
     _Atomic uint32_t cancel;
     pthread_mutex_t lock;
     pthread_cond_t has_work, has_ended;
@@ -70,42 +73,58 @@ static ls_blob_store *store_of(const ls_token_reader *r, const ls_token_shard *s
     return r->sets[i].store;
 }
 
-static ls_status fetch_once(const ls_token_reader *r, const piece *p, ls_token_block *blocks,
-                            bool *is_good_out)
+/* Writes the blocks of a piece to the cache, if all of them are good. */
+static bool keep(const ls_token_reader *r, const piece *p, const ls_token_block *blocks)
 {
-    *is_good_out = true;
-    const ls_status status = ls_blob_read(store_of(r, p->shard), p->shard->key, p->shard->etag,
-                                          p->block * LS_TOKEN_BLOCK_BYTES, blocks, p->count * sizeof *blocks);
-    for (uint32_t i = 0; i < p->count && status == LS_OK; i++) {
-        *is_good_out = *is_good_out && ls_token_block_is_good(&blocks[i], p->shard->uid, p->block + i);
-    }
-    return status;
-}
-
-static ls_status fetch(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
-{
-    bool is_good = false;
-    for (int i = 0; i < TRIES && !is_good; i++) {
-        const ls_status status = fetch_once(r, p, blocks, &is_good);
-        if (status != LS_OK) {
-            return ls_fail_within(status, "%s: streaming tokens", p->shard->set);
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (!ls_token_block_is_good(&blocks[i], p->shard->uid, p->block + i)) {
+            return false;
         }
-    }
-    if (!is_good) {
-        return ls_fail(LS_ERR_DATA,
-                       "%s/%s arrives damaged: block %llu or one of the %u after it does not have its check; "
-                       "'lockstep data prepare --to' makes the set again",
-                       p->shard->set, p->shard->key, (unsigned long long)p->block, p->count - 1);
     }
     for (uint32_t i = 0; i < p->count; i++) {
         ls_block_cache_put(r->cache, p->shard->uid, p->block + i, &blocks[i]);
+    }
+    return true;
+}
+
+static ls_status fetch_from_store(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
+{
+    bool is_good = false;
+    for (int i = 0; i < TRIES && !is_good; i++) {
+        const ls_status status =
+            ls_blob_read(store_of(r, p->shard), p->shard->key, p->shard->etag,
+                         p->block * LS_TOKEN_BLOCK_BYTES, blocks, p->count * sizeof *blocks);
+        if (status != LS_OK) {
+            return ls_fail_within(status, "%s: streaming tokens", p->shard->set);
+        }
+        is_good = keep(r, p, blocks);
+    }
+    return is_good ? LS_OK
+                   : ls_fail(LS_ERR_DATA,
+                             "%s/%s arrives damaged: block %llu or one of the %u after it does not have its "
+                             "check; 'lockstep data prepare --to' makes the set again",
+                             p->shard->set, p->shard->key, (unsigned long long)p->block, p->count - 1);
+}
+
+/* From the hosts that own the blocks; what they do not give, from the store. */
+static ls_status fetch(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
+{
+    enum { GROUP = LS_BLOCK_PEER_BLOCKS_MAX };
+    for (uint32_t done = 0, count = 0; done < p->count; done += count) {
+        const uint64_t first = p->block + done, left = p->count - done, room = GROUP - first % GROUP;
+        count = (uint32_t)(left < room ? left : room);
+        const piece part = {.shard = p->shard, .block = first, .count = count};
+        if (!ls_block_peers_ask(r->peers, p->shard->uid, first, count, blocks + done) ||
+            !keep(r, &part, blocks + done)) {
+            LS_TRY(fetch_from_store(r, &part, blocks + done));
+        }
     }
     return LS_OK;
 }
 
 /* Reads a piece from the cache, or fetches what that lacks, while other processes that want the
- * same wait. */
-static ls_status get_piece(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
+ * same wait. asks: may ask other hosts. */
+static ls_status get_piece(const ls_token_reader *r, const piece *p, bool asks, ls_token_block *blocks)
 {
     uint32_t first = 0, end = 0;
     look_up(r, p, blocks, &first, &end);
@@ -115,7 +134,9 @@ static ls_status get_piece(const ls_token_reader *r, const piece *p, ls_token_bl
     const int token = ls_block_cache_lock(r->cache, p->shard->uid, p->block + first);
     look_up(r, p, blocks, &first, &end);
     const piece missing = {.shard = p->shard, .block = p->block + first, .count = end - first};
-    const ls_status status = first < end ? fetch(r, &missing, blocks + first) : LS_OK;
+    const ls_status status = first >= end       ? LS_OK
+                             : asks && r->peers ? fetch(r, &missing, blocks + first)
+                                                : fetch_from_store(r, &missing, blocks + first);
     ls_block_cache_unlock(token);
     return status;
 }
@@ -138,7 +159,7 @@ static void *worker_main(void *argument)
         r->queue_at = (r->queue_at + 1) % QUEUE_MAX;
         r->queue_count--;
         pthread_mutex_unlock(&r->lock);
-        if (get_piece(r, &w->running, w->blocks) != LS_OK) {
+        if (get_piece(r, &w->running, true, w->blocks) != LS_OK) {
             /* Whoever needs it finds the error, or not. */
             ls_log_debug("data: %s", ls_error_text());
             ls_error_clear();
@@ -207,9 +228,11 @@ void ls_token_reader_close(ls_token_reader *reader)
     for (unsigned i = 0; i < reader->thread_count; i++) {
         LS_ASSERT(pthread_join(reader->workers[i].thread, NULL) == 0);
     }
+    ls_block_peers_close(reader->peers);
     for (size_t i = 0; i < reader->set_count; i++) {
         ls_blob_close(reader->sets[i].store);
     }
+    free(reader->shards);
     ls_block_cache_close(reader->cache);
     pthread_cond_destroy(&reader->has_work);
     pthread_cond_destroy(&reader->has_ended);
@@ -219,6 +242,12 @@ void ls_token_reader_close(ls_token_reader *reader)
 
 ls_status ls_token_reader_add(ls_token_reader *reader, const ls_token_shard *shard)
 {
+    const ls_token_shard **more = realloc(reader->shards, (reader->shard_count + 1) * sizeof(void *));
+    if (!more) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory to stream tokens");
+    }
+    reader->shards = more;
+    reader->shards[reader->shard_count++] = shard;
     for (size_t i = 0; i < reader->set_count; i++) {
         if (strcmp(reader->sets[i].set, shard->set) == 0) {
             return LS_OK;
@@ -234,6 +263,35 @@ ls_status ls_token_reader_add(ls_token_reader *reader, const ls_token_shard *sha
     reader->sets[reader->set_count].set = shard->set;
     reader->sets[reader->set_count++].store = store;
     return LS_OK;
+}
+
+/* ---- other hosts ----------------------------------------------------------------------------- */
+
+/* What another host asks for; it may be mistaken. */
+static ls_status read_for_other(void *context, uint64_t uid, uint64_t first, uint32_t count,
+                                ls_token_block *blocks_out)
+{
+    const ls_token_reader *r = context;
+    for (size_t i = 0; i < r->shard_count; i++) {
+        const uint64_t blocks = r->shards[i]->bytes / LS_TOKEN_BLOCK_BYTES;
+        if (r->shards[i]->uid == uid && count <= blocks && first <= blocks - count) {
+            const piece p = {.shard = r->shards[i], .block = first, .count = count};
+            return get_piece(r, &p, false, blocks_out);
+        }
+    }
+    return ls_fail(LS_ERR_INVALID, "another host asks for blocks that are not part of this run's data");
+}
+
+ls_status ls_token_reader_share(ls_token_reader *reader, ls_block_peer *own, const char *token)
+{
+    return ls_block_peers_open(own, token, read_for_other, reader, &reader->peers);
+}
+
+void ls_token_reader_meet(ls_token_reader *reader, const ls_block_peer *hosts, uint32_t count)
+{
+    if (reader->peers) {
+        ls_block_peers_set(reader->peers, hosts, count);
+    }
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -270,7 +328,7 @@ static ls_status read_piece(ls_token_reader *r, const piece *p, ls_token_block *
         return LS_OK;
     }
     wait_for_threads(r, p);
-    return get_piece(r, p, blocks);
+    return get_piece(r, p, true, blocks);
 }
 
 ls_status ls_token_reader_read(ls_token_reader *reader, const ls_token_shard *shard, uint64_t first,

@@ -2,7 +2,9 @@
 /*
  * Reads the tokens of token sets from a bucket or a slow disk, ahead of the step that needs them.
  *
- *   expect(shard, first, count) ─▶ queue ─▶ threads: the node's block cache, else one range request
+ *   expect(shard, first, count) ─▶ queue ─▶ threads: the node's block cache, else the host that owns
+ *                                                       │ them (ls_token_reader_share), else one
+ *                                                       │ range request to the store
  *                                                       │ checked blocks
  *   read(shard, first, count) ◀── block cache ◀─────────┘
  *          └── what is not there is fetched at once, as if nobody had expected it
@@ -18,6 +20,7 @@
 #define LS_DATA_STREAM_TOKEN_READER_H
 
 #include "base/status.h"
+#include "data/stream/block_peers.h"
 #include "data/stream/token_set.h"
 
 #include <stddef.h>
@@ -33,6 +36,15 @@ void ls_token_reader_close(ls_token_reader *reader);
 /* Connects the reader with the store of the shard's set. To be called for each shard before it is
  * read, on one thread. Errors: those of ls_blob_open. */
 LS_MUST_CHECK ls_status ls_token_reader_add(ls_token_reader *reader, const ls_token_shard *shard);
+
+/*
+ * Shares blocks with the other hosts of a run (data/stream/block_peers.h): gives them what they ask
+ * for if own->port is not 0, and sets it; asks them after ls_token_reader_meet. Once, after all
+ * shards are added. Errors: those of ls_block_peers_open.
+ */
+LS_MUST_CHECK ls_status ls_token_reader_share(ls_token_reader *reader, ls_block_peer *own, const char *token);
+/* The hosts of the run from now on (ls_block_peers_set); nothing if it does not share. */
+void ls_token_reader_meet(ls_token_reader *reader, const ls_block_peer *hosts, uint32_t count);
 
 /*
  * Copies ids [first, first + count) of a shard, which has them; largest_out: the largest of them.

@@ -2,6 +2,7 @@
 #include "execution/elastic/host/rank.h"
 
 #include "execution/elastic/host/local_hosts.h"
+#include "execution/elastic/host/shared_blocks.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -41,7 +42,8 @@ typedef struct rank {
     uint32_t member;        /* its number in its crew, which its plans are for */
     ls_executor *executors; /* one per chunk of its stage */
     uint32_t executor_count;
-    ls_comm *comm; /* of all ranks, when they are on several hosts */
+    ls_comm *comm;       /* of all ranks, when they are on several hosts */
+    ls_block_peer giver; /* what they know of this one */
     ls_data_parallel *parallel;
     /* With local steps on several hosts: what crosses the link. `parallel` is then of this host,
      * and all ranks give up the step after has_stopped. */
@@ -278,7 +280,6 @@ static ls_status await_fence(rank *r, ls_status status)
  * rank has a link of its own. */
 static ls_status meet_other_hosts(rank *r)
 {
-    const ls_control *control = r->control;
     if (r->team.local_parts == r->team.parts) {
         return LS_OK;
     }
@@ -294,9 +295,10 @@ static ls_status meet_other_hosts(rank *r)
         .is_over = is_interrupted,
         .context = r,
     };
-    memcpy(options.coordinator, control->coordinator, sizeof options.coordinator);
+    memcpy(options.coordinator, r->control->coordinator, sizeof options.coordinator);
     LS_TRY(ls_environment_token(options.token));
-    return ls_comm_open(&options, &r->comm);
+    LS_TRY(ls_comm_open(&options, &r->comm));
+    return ls_share_blocks(&options, r->comm, &r->session, &r->giver);
 }
 
 static ls_step_marks marks_of(void *context, uint32_t part)

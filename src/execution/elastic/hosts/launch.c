@@ -192,21 +192,9 @@ ls_status ls_hosts_file_read(ls_arena *arena, const char *path, ls_host_entry **
 static ls_status find_own_address(ls_arena *arena, const char *host, const char **out)
 {
     char address[300], own[64];
-    ls_store_socket_address to, from = {.bytes = sizeof from.storage};
     const char *target = strchr(host, '@') ? strchr(host, '@') + 1 : host;
     snprintf(address, sizeof address, strchr(target, ':') ? "[%.250s]:9" : "%.250s:9", target);
-    LS_TRY(ls_store_address_find(address, &to));
-    const int fd = socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&to.storage, to.bytes) != 0 ||
-        getsockname(fd, (struct sockaddr *)&from.storage, &from.bytes) != 0) {
-        const int error = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return ls_fail_errno(error, "there is no route to host %s", host);
-    }
-    close(fd);
-    ls_store_address_host(&from, own, sizeof own);
+    LS_TRY(ls_store_address_own(address, own, sizeof own));
     *out = ls_arena_strdup(arena, own);
     return LS_OK;
 }
