@@ -276,8 +276,7 @@ static ls_status await_fence(rank *r, ls_status status)
     return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text) : why_aborted(r);
 }
 
-/* Ranks on several hosts have a communicator. It meets at the coordinator's store, to which each
- * rank has a link of its own. */
+/* The communicator of several hosts meets at the coordinator's store: a link for each rank. */
 static ls_status meet_other_hosts(rank *r)
 {
     if (r->team.local_parts == r->team.parts) {
