@@ -83,47 +83,97 @@ enum {
     LS_ENV_SEND_BYTES_MAX = 64 * 1024 * 1024, /* bytes waiting to be sent on one link */
 };
 
-/* The table. Use the ls_env_* functions below rather than the members. */
+/* The calls. ls_env_NAME(env, ...) below is the member NAME of the env. */
 typedef struct ls_env_calls {
+    /* Monotonic nanoseconds; constant while callbacks of one moment run in the simulator. */
     uint64_t (*now_ns)(ls_env *env);
+    /* Nanoseconds since the machine was started, the time it was suspended included: for how long
+     * something took or may take, over hours and restarts of this process. */
     uint64_t (*boot_ns)(ls_env *env);
+    /* Seconds since 1970, for time stamps that people read. May jump; never used for time-outs. */
     double (*wall_s)(ls_env *env);
     uint64_t (*random_u64)(ls_env *env);
+    /* Calls `fire` once, `delay_ns` from now or slightly later. Timers due at the same moment fire
+     * in the order in which they were set. */
     ls_env_id (*timer_set)(ls_env *env, uint64_t delay_ns, ls_env_fire fire, void *context);
     void (*timer_cancel)(ls_env *env, ls_env_id timer);
 
+    /*
+     * Accepts links at `address`: "HOST:PORT" (port 0: any free one) or "unix:PATH". Each accepted
+     * link gets `opened` and then the other events. Returns 0 or minus an errno value (-EADDRINUSE,
+     * -EINVAL for an address that can't be read).
+     */
     int (*net_listen)(ls_env *env, const char *address, const ls_env_link_events *events,
                       ls_env_id *listener_out);
+    /* The address that others can connect to, with the port filled in. Valid until the listener is
+     * closed; NULL if it is not a listener. */
     const char *(*net_address)(ls_env *env, ls_env_id listener);
+    /* Begins to connect; `opened` or `closed` follows. Host names are looked up only when they are
+     * numbers or "localhost". */
     ls_env_id (*net_connect)(ls_env *env, const char *address, const ls_env_link_events *events);
+    /* Queues one message of 0 to LS_ENV_MESSAGE_BYTES_MAX bytes. 0, -ENOTCONN before opened or
+     * after closed, -EMSGSIZE, or -ENOBUFS when LS_ENV_SEND_BYTES_MAX bytes wait already. 0 does
+     * not mean that the peer has it. */
     int (*net_send)(ls_env *env, ls_env_id link, const void *data, size_t bytes);
+    /* Closes a link or a listener; no event follows on this side. What was queued on a link is
+     * still sent if possible. */
     void (*net_close)(ls_env *env, ls_env_id link);
 
+    /* Outcome: a file number for the calls below; in the real env a file descriptor. Mode of new
+     * files 0644. */
     void (*disk_open)(ls_env *env, const char *path, ls_env_open_mode mode, ls_env_done done, void *context);
+    /* Outcome: bytes read, fewer only at the end of the file. */
     void (*disk_read)(ls_env *env, int64_t file, void *data, size_t bytes, uint64_t offset, ls_env_done done,
                       void *context);
+    /* Outcome: bytes written, possibly fewer than asked, as pwrite(2). */
     void (*disk_write)(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset,
                        ls_env_done done, void *context);
+    /*
+     * A write that is done when it returns: bytes written, possibly fewer, or minus an errno value.
+     * The one call that blocks, for bulk data; in the real env from any thread, several at once at
+     * distinct offsets, and behind calls that have completed.
+     */
     int64_t (*disk_write_now)(ls_env *env, int64_t file, const void *data, size_t bytes, uint64_t offset);
+    /* Makes the file at least `bytes` long and reserves the blocks, so that a full disk is noticed
+     * before the data are written. Does nothing and gives 0 if the file system can't reserve. */
     void (*disk_allocate)(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
+    /* Sets the length. */
     void (*disk_truncate)(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done, void *context);
+    /* After a failed sync the content of the file is unknown: write a new one. */
     void (*disk_sync)(ls_env *env, int64_t file, ls_env_done done, void *context);
     void (*disk_close)(ls_env *env, int64_t file, ls_env_done done, void *context);
     void (*disk_sync_dir)(ls_env *env, const char *path, ls_env_done done, void *context);
+    /* Files or folders; an existing file, or an empty folder, at `to` is replaced in one step. */
     void (*disk_rename)(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
+    /* Swaps two names in one step; both must exist. -EINVAL if the file system can't. */
     void (*disk_exchange)(ls_env *env, const char *a, const char *b, ls_env_done done, void *context);
+    /* A second name for a file, which exists until the last of its names is removed. -EEXIST if
+     * `to` exists; -EPERM, -EOPNOTSUPP, -EMLINK, -EXDEV and others if the file system can't. */
     void (*disk_link)(ls_env *env, const char *from, const char *to, ls_env_done done, void *context);
+    /* A file or an empty folder. */
     void (*disk_unlink)(ls_env *env, const char *path, ls_env_done done, void *context);
+    /* -EEXIST if the name exists. The parent must exist. */
     void (*disk_mkdir)(ls_env *env, const char *path, ls_env_done done, void *context);
     void (*disk_list)(ls_env *env, const char *path, ls_env_listed listed, void *context);
 
+    /* Starts argv[0] (looked up in PATH; argv ends with NULL); `exited` is called once when it has
+     * ended. Returns 0 or minus an errno value, then nothing follows. */
     int (*process_start)(ls_env *env, const char *const *argv, ls_env_exited exited, void *context,
                          ls_env_id *process_out);
+    /* Watches a process that another one, now gone, has started: `exited` is called once when it
+     * has ended. Its number may have been reused, so the caller must check the identity of the
+     * process after this call, which keeps the number from being reused again. 0, or minus an errno
+     * value (-ESRCH: no such process); in that case `exited` is not called. */
     int (*process_watch)(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
                          ls_env_id *process_out);
+    /* Sends a signal to a process this env started or watches; `exited` follows if that ends it. 0,
+     * or -ESRCH if it has already ended. */
     int (*process_kill)(ls_env *env, ls_env_id process, int signal_number);
+    /* From now on `signal_number` calls `fire` instead of having its default effect. 0 or minus an
+     * errno value. */
     int (*signal_watch)(ls_env *env, int signal_number, ls_env_fire fire, void *context);
 
+    /* Ends ls_env_run after the current callback; in the simulator this process exits. */
     void (*stop)(ls_env *env, int exit_code);
 } ls_env_calls;
 
@@ -131,6 +181,39 @@ typedef struct ls_env_calls {
 struct ls_env {
     const ls_env_calls *calls;
 };
+
+#define LS_ENV_CALL(member, env, ...)   ((env)->calls->member((env), __VA_ARGS__))
+#define ls_env_now_ns(env)              ((env)->calls->now_ns(env))
+#define ls_env_boot_ns(env)             ((env)->calls->boot_ns(env))
+#define ls_env_wall_s(env)              ((env)->calls->wall_s(env))
+#define ls_env_random_u64(env)          ((env)->calls->random_u64(env))
+#define ls_env_timer_set(env, ...)      LS_ENV_CALL(timer_set, env, __VA_ARGS__)
+#define ls_env_timer_cancel(env, ...)   LS_ENV_CALL(timer_cancel, env, __VA_ARGS__)
+#define ls_env_net_listen(env, ...)     LS_ENV_CALL(net_listen, env, __VA_ARGS__)
+#define ls_env_net_address(env, ...)    LS_ENV_CALL(net_address, env, __VA_ARGS__)
+#define ls_env_net_connect(env, ...)    LS_ENV_CALL(net_connect, env, __VA_ARGS__)
+#define ls_env_net_send(env, ...)       LS_ENV_CALL(net_send, env, __VA_ARGS__)
+#define ls_env_net_close(env, ...)      LS_ENV_CALL(net_close, env, __VA_ARGS__)
+#define ls_env_disk_open(env, ...)      LS_ENV_CALL(disk_open, env, __VA_ARGS__)
+#define ls_env_disk_read(env, ...)      LS_ENV_CALL(disk_read, env, __VA_ARGS__)
+#define ls_env_disk_write(env, ...)     LS_ENV_CALL(disk_write, env, __VA_ARGS__)
+#define ls_env_disk_write_now(env, ...) LS_ENV_CALL(disk_write_now, env, __VA_ARGS__)
+#define ls_env_disk_allocate(env, ...)  LS_ENV_CALL(disk_allocate, env, __VA_ARGS__)
+#define ls_env_disk_truncate(env, ...)  LS_ENV_CALL(disk_truncate, env, __VA_ARGS__)
+#define ls_env_disk_sync(env, ...)      LS_ENV_CALL(disk_sync, env, __VA_ARGS__)
+#define ls_env_disk_close(env, ...)     LS_ENV_CALL(disk_close, env, __VA_ARGS__)
+#define ls_env_disk_sync_dir(env, ...)  LS_ENV_CALL(disk_sync_dir, env, __VA_ARGS__)
+#define ls_env_disk_rename(env, ...)    LS_ENV_CALL(disk_rename, env, __VA_ARGS__)
+#define ls_env_disk_exchange(env, ...)  LS_ENV_CALL(disk_exchange, env, __VA_ARGS__)
+#define ls_env_disk_link(env, ...)      LS_ENV_CALL(disk_link, env, __VA_ARGS__)
+#define ls_env_disk_unlink(env, ...)    LS_ENV_CALL(disk_unlink, env, __VA_ARGS__)
+#define ls_env_disk_mkdir(env, ...)     LS_ENV_CALL(disk_mkdir, env, __VA_ARGS__)
+#define ls_env_disk_list(env, ...)      LS_ENV_CALL(disk_list, env, __VA_ARGS__)
+#define ls_env_process_start(env, ...)  LS_ENV_CALL(process_start, env, __VA_ARGS__)
+#define ls_env_process_watch(env, ...)  LS_ENV_CALL(process_watch, env, __VA_ARGS__)
+#define ls_env_process_kill(env, ...)   LS_ENV_CALL(process_kill, env, __VA_ARGS__)
+#define ls_env_signal_watch(env, ...)   LS_ENV_CALL(signal_watch, env, __VA_ARGS__)
+#define ls_env_stop(env, ...)           LS_ENV_CALL(stop, env, __VA_ARGS__)
 
 /* ---- the real env ---- */
 
@@ -165,225 +248,5 @@ size_t ls_env_poll(ls_env *env, uint64_t wait_ns);
 /* Makes ls_env_poll return, or the next call of it if none is under way, so that it sees what
  * another thread has changed. From any thread; cannot fail. */
 void ls_env_real_wake(ls_env *env);
-
-/* ---- the calls ---- */
-
-/* Monotonic nanoseconds; constant while callbacks of one moment run in the simulator. */
-static inline uint64_t ls_env_now_ns(ls_env *env)
-{
-    return env->calls->now_ns(env);
-}
-
-/* Nanoseconds since the machine was started, the time it was suspended included: for how long
- * something took or may take, over hours and restarts of this process. */
-static inline uint64_t ls_env_boot_ns(ls_env *env)
-{
-    return env->calls->boot_ns(env);
-}
-
-/* Seconds since 1970, for time stamps that people read. May jump; never used for time-outs. */
-static inline double ls_env_wall_s(ls_env *env)
-{
-    return env->calls->wall_s(env);
-}
-
-static inline uint64_t ls_env_random_u64(ls_env *env)
-{
-    return env->calls->random_u64(env);
-}
-
-/* Calls `fire` once, `delay_ns` from now or slightly later. Timers due at the same moment fire
- * in the order in which they were set. */
-static inline ls_env_id ls_env_timer_set(ls_env *env, uint64_t delay_ns, ls_env_fire fire, void *context)
-{
-    return env->calls->timer_set(env, delay_ns, fire, context);
-}
-
-static inline void ls_env_timer_cancel(ls_env *env, ls_env_id timer)
-{
-    env->calls->timer_cancel(env, timer);
-}
-
-/*
- * Accepts links at `address`: "HOST:PORT" (port 0: any free one) or "unix:PATH". Each accepted link
- * gets `opened` and then the other events. Returns 0 or minus an errno value (-EADDRINUSE, -EINVAL
- * for an address that can't be read).
- */
-static inline int ls_env_net_listen(ls_env *env, const char *address, const ls_env_link_events *events,
-                                    ls_env_id *listener_out)
-{
-    return env->calls->net_listen(env, address, events, listener_out);
-}
-
-/* The address that others can connect to, with the port filled in. Valid until the listener is
- * closed; NULL if it is not a listener. */
-static inline const char *ls_env_net_address(ls_env *env, ls_env_id listener)
-{
-    return env->calls->net_address(env, listener);
-}
-
-/* Begins to connect; `opened` or `closed` follows. Host names are looked up only when they are
- * numbers or "localhost". */
-static inline ls_env_id ls_env_net_connect(ls_env *env, const char *address, const ls_env_link_events *events)
-{
-    return env->calls->net_connect(env, address, events);
-}
-
-/* Queues one message of 0 to LS_ENV_MESSAGE_BYTES_MAX bytes. 0, -ENOTCONN before opened or after
- * closed, -EMSGSIZE, or -ENOBUFS when LS_ENV_SEND_BYTES_MAX bytes wait already. 0 does not mean
- * that the peer has it.
- */
-static inline int ls_env_net_send(ls_env *env, ls_env_id link, const void *data, size_t bytes)
-{
-    return env->calls->net_send(env, link, data, bytes);
-}
-
-/* Closes a link or a listener; no event follows on this side. What was queued on a link is still
- * sent if possible. */
-static inline void ls_env_net_close(ls_env *env, ls_env_id link)
-{
-    env->calls->net_close(env, link);
-}
-
-/* Outcome: a file number for the calls below; in the real env a file descriptor. Mode of new files
- * 0644. */
-static inline void ls_env_disk_open(ls_env *env, const char *path, ls_env_open_mode mode, ls_env_done done,
-                                    void *context)
-{
-    env->calls->disk_open(env, path, mode, done, context);
-}
-
-/* Outcome: bytes read, fewer only at the end of the file. */
-static inline void ls_env_disk_read(ls_env *env, int64_t file, void *data, size_t bytes, uint64_t offset,
-                                    ls_env_done done, void *context)
-{
-    env->calls->disk_read(env, file, data, bytes, offset, done, context);
-}
-
-/* Outcome: bytes written, possibly fewer than asked, as pwrite(2). */
-static inline void ls_env_disk_write(ls_env *env, int64_t file, const void *data, size_t bytes,
-                                     uint64_t offset, ls_env_done done, void *context)
-{
-    env->calls->disk_write(env, file, data, bytes, offset, done, context);
-}
-
-/*
- * A write that is done when it returns: bytes written, possibly fewer, or minus an errno value. The
- * one call that blocks, for bulk data; in the real env from any thread, several at once at distinct
- * offsets, and behind calls that have completed.
- */
-static inline int64_t ls_env_disk_write_now(ls_env *env, int64_t file, const void *data, size_t bytes,
-                                            uint64_t offset)
-{
-    return env->calls->disk_write_now(env, file, data, bytes, offset);
-}
-
-/* Makes the file at least `bytes` long and reserves the blocks, so that a full disk is noticed
- * before the data are written. Does nothing and gives 0 if the file system can't reserve. */
-static inline void ls_env_disk_allocate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done,
-                                        void *context)
-{
-    env->calls->disk_allocate(env, file, bytes, done, context);
-}
-
-/* Sets the length. */
-static inline void ls_env_disk_truncate(ls_env *env, int64_t file, uint64_t bytes, ls_env_done done,
-                                        void *context)
-{
-    env->calls->disk_truncate(env, file, bytes, done, context);
-}
-
-/* After a failed sync the content of the file is unknown: write a new one. */
-static inline void ls_env_disk_sync(ls_env *env, int64_t file, ls_env_done done, void *context)
-{
-    env->calls->disk_sync(env, file, done, context);
-}
-
-static inline void ls_env_disk_close(ls_env *env, int64_t file, ls_env_done done, void *context)
-{
-    env->calls->disk_close(env, file, done, context);
-}
-
-static inline void ls_env_disk_sync_dir(ls_env *env, const char *path, ls_env_done done, void *context)
-{
-    env->calls->disk_sync_dir(env, path, done, context);
-}
-
-/* Files or folders; an existing file, or an empty folder, at `to` is replaced in one step. */
-static inline void ls_env_disk_rename(ls_env *env, const char *from, const char *to, ls_env_done done,
-                                      void *context)
-{
-    env->calls->disk_rename(env, from, to, done, context);
-}
-
-/* Swaps two names in one step; both must exist. -EINVAL if the file system can't. */
-static inline void ls_env_disk_exchange(ls_env *env, const char *a, const char *b, ls_env_done done,
-                                        void *context)
-{
-    env->calls->disk_exchange(env, a, b, done, context);
-}
-
-/* A second name for a file, which exists until the last of its names is removed. -EEXIST if `to`
- * exists; -EPERM, -EOPNOTSUPP, -EMLINK, -EXDEV and others if the file system can't. */
-static inline void ls_env_disk_link(ls_env *env, const char *from, const char *to, ls_env_done done,
-                                    void *context)
-{
-    env->calls->disk_link(env, from, to, done, context);
-}
-
-/* A file or an empty folder. */
-static inline void ls_env_disk_unlink(ls_env *env, const char *path, ls_env_done done, void *context)
-{
-    env->calls->disk_unlink(env, path, done, context);
-}
-
-/* -EEXIST if the name exists. The parent must exist. */
-static inline void ls_env_disk_mkdir(ls_env *env, const char *path, ls_env_done done, void *context)
-{
-    env->calls->disk_mkdir(env, path, done, context);
-}
-
-static inline void ls_env_disk_list(ls_env *env, const char *path, ls_env_listed listed, void *context)
-{
-    env->calls->disk_list(env, path, listed, context);
-}
-
-/* Starts argv[0] (looked up in PATH; argv ends with NULL); `exited` is called once when it has
- * ended. Returns 0 or minus an errno value, then nothing follows. */
-static inline int ls_env_process_start(ls_env *env, const char *const *argv, ls_env_exited exited,
-                                       void *context, ls_env_id *process_out)
-{
-    return env->calls->process_start(env, argv, exited, context, process_out);
-}
-
-/* Watches a process that another one, now gone, has started: `exited` is called once when it has
- * ended. Its number may have been reused, so the caller must check the identity of the process
- * after this call, which keeps the number from being reused again. 0, or minus an errno value
- * (-ESRCH: no such process); in that case `exited` is not called. */
-static inline int ls_env_process_watch(ls_env *env, int32_t pid, ls_env_exited exited, void *context,
-                                       ls_env_id *process_out)
-{
-    return env->calls->process_watch(env, pid, exited, context, process_out);
-}
-
-/* Sends a signal to a process this env started or watches; `exited` follows if that ends it. 0,
- * or -ESRCH if it has already ended. */
-static inline int ls_env_process_kill(ls_env *env, ls_env_id process, int signal_number)
-{
-    return env->calls->process_kill(env, process, signal_number);
-}
-
-/* From now on `signal_number` calls `fire` instead of having its default effect. 0 or minus an
- * errno value. */
-static inline int ls_env_signal_watch(ls_env *env, int signal_number, ls_env_fire fire, void *context)
-{
-    return env->calls->signal_watch(env, signal_number, fire, context);
-}
-
-/* Ends ls_env_run after the current callback; in the simulator this process exits. */
-static inline void ls_env_stop(ls_env *env, int exit_code)
-{
-    env->calls->stop(env, exit_code);
-}
 
 #endif
