@@ -338,6 +338,15 @@ char *ls_path_dirname(ls_arena *arena, const char *path)
                          : ls_arena_strndup(arena, path, (size_t)(slash - path));
 }
 
+char *ls_path_trim(ls_arena *arena, const char *path)
+{
+    size_t bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/') {
+        bytes--;
+    }
+    return ls_arena_strndup(arena, path, bytes);
+}
+
 const char *ls_path_basename(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -73,6 +73,8 @@ char *ls_home_path(ls_arena *arena, const char *name);
 /* "~" and "~/x" with $HOME for the tilde; other paths as they are. What a shell would have done,
  * for paths in files. */
 char *ls_path_expand_home(ls_arena *arena, const char *path);
+/* A copy without slashes at its end; "/" keeps its only one. */
+char *ls_path_trim(ls_arena *arena, const char *path);
 /* The folder of a path ("." if it has none), and the name after the last slash. */
 char *ls_path_dirname(ls_arena *arena, const char *path);
 const char *ls_path_basename(const char *path);

@@ -273,11 +273,8 @@ static ls_status export_to(ls_arena *arena, const char *folder, const ls_hf_expo
 static const char *plain_path(ls_arena *arena, const char *path)
 {
     char *real = realpath(path, NULL);
-    char *plain = ls_arena_strdup(arena, real ? real : path);
+    const char *plain = ls_path_trim(arena, real ? real : path);
     free(real);
-    for (size_t bytes = strlen(plain); bytes > 1 && plain[bytes - 1] == '/'; bytes--) {
-        plain[bytes - 1] = '\0';
-    }
     return plain;
 }
 

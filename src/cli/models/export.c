@@ -157,11 +157,7 @@ static const char *model_name(ls_arena *arena, const ls_model_file *file, const 
 {
     const char *run =
         file->checkpoint ? json_string_value(json_object_get(file->checkpoint->meta.extra, "run")) : NULL;
-    char *folder = ls_arena_strdup(arena, path);
-    for (size_t bytes = strlen(folder); bytes > 1 && folder[bytes - 1] == '/'; bytes--) {
-        folder[bytes - 1] = '\0';
-    }
-    return run ? run : ls_path_basename(folder);
+    return run ? run : ls_path_basename(ls_path_trim(arena, path));
 }
 
 static ls_status export_gguf(const ls_invocation *invocation, const char *path, const ls_model_file *file,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/models/loaded_model.h"
 
+#include "base/file.h"
 #include "execution/train/adapter_file.h"
 #include "execution/train/memory.h"
 
@@ -49,13 +50,7 @@ static ls_status name_older(const ls_model_file *file, ls_status status)
     ls_arena arena = {0};
     ls_checkpoint_latest older = {0};
     const char *problem = ls_arena_strdup(&arena, ls_error_text());
-    char *root = ls_arena_strdup(&arena, file->path);
-    size_t bytes = strlen(root);
-    while (bytes > 0 && root[bytes - 1] == '/') {
-        root[--bytes] = '\0';
-    }
-    char *slash = strrchr(root, '/');
-    root = slash ? (*slash = '\0', root) : ls_arena_strdup(&arena, ".");
+    const char *root = ls_path_dirname(&arena, ls_path_trim(&arena, file->path));
     if (ls_checkpoint_find_latest(&arena, root, NULL, file->step, &older) == LS_OK && older.checkpoint) {
         (void)ls_fail(status, "%s. An older checkpoint is there: %s; 'lockstep checkpoint verify' tests it",
                       problem, older.checkpoint->path);

@@ -80,12 +80,7 @@ static void print_started(void *context, const char *address)
 /* The last part of the path: "runs/mine/" is "mine". */
 static const char *name_of(ls_arena *arena, const char *path)
 {
-    char *name = ls_arena_strdup(arena, path);
-    size_t bytes = strlen(name);
-    while (bytes > 1 && name[bytes - 1] == '/') {
-        name[--bytes] = '\0';
-    }
-    const char *slash = strrchr(name, '/');
+    const char *name = ls_path_trim(arena, path), *slash = strrchr(name, '/');
     return slash && slash[1] ? slash + 1 : name;
 }
 

@@ -60,10 +60,7 @@ static ls_status find_home(ls_arena *arena, const char **home_out)
     if (!home) {
         return ls_fail(LS_ERR_INVALID, "no folder for the queue: set LOCKSTEP_HOME or HOME");
     }
-    size_t bytes = strlen(home);
-    while (bytes > 1 && home[bytes - 1] == '/') {
-        home[--bytes] = '\0';
-    }
+    home = ls_path_trim(arena, home);
     const bool is_new = !ls_path_exists(home);
     LS_TRY(ls_dir_create(home));
     if (is_new && chmod(home, 0700) != 0) { /* the umask may let others write it */

@@ -146,11 +146,7 @@ static ls_status write_run_file(ls_arena *arena, const ls_branches_options *o, c
 /* The name of a file or pattern up to its first dot or star. */
 static const char *name_of(ls_arena *arena, const char *data)
 {
-    char *path = ls_arena_strdup(arena, data);
-    for (size_t bytes = strlen(path); bytes > 1 && path[bytes - 1] == '/'; bytes--) {
-        path[bytes - 1] = '\0';
-    }
-    const char *base = ls_path_basename(path);
+    const char *base = ls_path_basename(ls_path_trim(arena, data));
     return ls_arena_strndup(arena, base, strcspn(base, ".*?[{"));
 }
 

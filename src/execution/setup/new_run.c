@@ -428,20 +428,11 @@ static ls_status make_dir(ls_arena *arena, const char *dir)
     return ls_dir_create(dir);
 }
 
-static const char *name_of(ls_arena *arena, const char *dir)
-{
-    char *copy = ls_arena_strdup(arena, dir);
-    for (size_t bytes = strlen(copy); bytes > 1 && copy[bytes - 1] == '/'; bytes--) {
-        copy[bytes - 1] = '\0';
-    }
-    return ls_path_basename(copy);
-}
-
 ls_status ls_new_run(ls_arena *arena, const ls_new_options *options, json_t **result_out)
 {
     new_run n = {.arena = arena,
                  .options = options,
-                 .name = name_of(arena, options->dir),
+                 .name = ls_path_basename(ls_path_trim(arena, options->dir)),
                  .file = ls_path_join(arena, options->dir, "train.yaml"),
                  .template = "",
                  .data = whole_path(arena, options->data),

@@ -351,24 +351,14 @@ static ls_status put_in_place(ls_arena *arena, const char *work, const char *fol
     return ls_dir_sync(ls_path_dirname(arena, folder));
 }
 
-/* The path without slashes at its end, the endpoint likewise. */
-static char *without_slashes(ls_arena *arena, const char *text)
-{
-    char *copy = ls_arena_strdup(arena, text);
-    for (size_t bytes = strlen(copy); bytes > 1 && copy[bytes - 1] == '/'; bytes--) {
-        copy[bytes - 1] = '\0';
-    }
-    return copy;
-}
-
 ls_status ls_hub_pull(const ls_hub_options *options, ls_arena *arena, ls_hub_pulled *pulled_out)
 {
     ls_hub_options o = *options;
     list l = {.arena = arena};
     ls_hub_pulled pulled = {0};
     int lock = -1;
-    o.endpoint = without_slashes(arena, o.endpoint);
-    o.folder = without_slashes(arena, o.folder);
+    o.endpoint = ls_path_trim(arena, o.endpoint);
+    o.folder = ls_path_trim(arena, o.folder);
     const char *work = ls_arena_printf(arena, "%s.part", o.folder);
     LS_TRY(check_names(&o));
     LS_TRY(check_folder(arena, o.folder));
