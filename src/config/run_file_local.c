@@ -71,6 +71,11 @@ ls_status ls_run_file_check_local(const ls_run_file *run)
                        "change. Usual values are 0.5 to 1",
                        local->outer_lr);
     }
+    if (local->delay >= local->steps) {
+        return ls_fail(LS_ERR_INVALID,
+                       "train.local.delay is %llu, allowed is 0 to %llu, below train.local.steps",
+                       (unsigned long long)local->delay, (unsigned long long)local->steps - 1);
+    }
     if (local->bits != 32 && local->bits != 8 && local->bits != 4) {
         return ls_fail(LS_ERR_INVALID, "train.local.bits is %llu, allowed is 32, 8 or 4",
                        (unsigned long long)local->bits);

@@ -390,6 +390,9 @@ static size_t add_workers(ls_arena *arena, const ls_state *state, ls_checkpoint_
         const int64_t offset = state->layout->parameters[i].offset;
         tensors[i].m = tensors[i].v = NULL;
         tensors[total++] = further(arena, &tensors[i], "outer_momentum", state->m + offset);
+        if (state->has_gradient) {
+            tensors[total++] = further(arena, &tensors[i], "outer_gradient", state->v + offset);
+        }
         for (uint32_t worker = 0; worker < state->worker_count; worker++) {
             for (uint32_t flat = 0; flat < 3; flat++) {
                 const char *prefix = ls_arena_printf(arena, "worker_%05u%s", worker, flats[flat]);
@@ -419,7 +422,7 @@ ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *state, s
 {
     const ls_layout *layout = state->layout;
     const uint32_t count = ls_state_tensor_count(layout);
-    const size_t more = state->workers ? (size_t)count * (1 + 3 * (size_t)state->worker_count) : 0;
+    const size_t more = state->workers ? (size_t)count * (2 + 3 * (size_t)state->worker_count) : 0;
     ls_checkpoint_tensor *tensors =
         ls_arena_new(arena, ls_checkpoint_tensor, count + more + state->residual_count);
     for (uint32_t i = 0; i < count; i++) {

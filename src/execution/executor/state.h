@@ -38,9 +38,11 @@ typedef struct ls_state {
     float *m, *v; /* AdamW's moments; NULL without an optimizer */
     /* Of a run with local steps (train/local.h): parameters, m and v of each worker, one flat
      * buffer after the other, flat_stride floats from one to the next. `parameters` above are then
-     * the shared ones, m is the outer momentum, and v is not used. NULL: no workers */
+     * the shared ones, m is the outer momentum, and v, if has_gradient, an outer gradient that is
+     * not yet applied. NULL: no workers */
     float *workers;
     uint32_t worker_count;
+    bool has_gradient;
     int64_t flat_stride;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
@@ -111,9 +113,10 @@ uint32_t ls_state_tensor_count(const ls_layout *layout);
  * of the first ls_state_tensor_count() parameters of the layout, pointing into the buffers of a
  * state that the host sees; the table lives in `arena`. Further state follows
  * (storage/checkpoint/checkpoint.h). With workers, these entries have no moments, and it is, for
- * each parameter, "outer_momentum.<name>", and "worker_<w>.<name>", "worker_<w>.m.<name>",
- * "worker_<w>.v.<name>", the worker with five digits. With compression it is "residual_<group>",
- * two digits, and "residual_whole", those after residual_step steps, each a whole flat buffer.
+ * each parameter, "outer_momentum.<name>", with a delay "outer_gradient.<name>", and
+ * "worker_<w>.<name>", "worker_<w>.m.<name>", "worker_<w>.v.<name>", the worker with five digits.
+ * With compression it is "residual_<group>", two digits, and "residual_whole", those after
+ * residual_step steps, each a whole flat buffer.
  * *count_out: all entries; NULL allowed without further state.
  */
 ls_checkpoint_tensor *ls_state_tensors(ls_arena *arena, const ls_state *host, size_t *count_out);

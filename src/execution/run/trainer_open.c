@@ -166,10 +166,12 @@ static ls_status take_memory(ls_trainer *trainer)
     LS_TRY(ls_session_check_memory(session));
     if (session->is_gang) {
         LS_TRY(ls_trainer_create_workers(trainer));
+        trainer->backend.state.has_gradient = session->run.train.local.delay > 0;
         return create_side_work(trainer);
     }
     LS_TRY(ls_state_init(&trainer->backend.state, session->device, ls_session_activations(session),
                          &session->layout, session->memory.tree_buffers));
+    trainer->backend.state.has_gradient = session->run.train.local.delay > 0;
     if (session->run.train.local.steps > 0) {
         LS_TRY(ls_state_add_workers(&trainer->backend.state, (uint32_t)session->run.train.local.workers));
     }

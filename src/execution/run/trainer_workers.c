@@ -366,14 +366,14 @@ static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *r
         const ls_local_turn which = ls_local_turn_at(local, turn);
         losses[which.worker] = which.is_outer ? losses[which.worker] : (double)result_out->loss;
         norms[which.worker] = which.is_outer ? norms[which.worker] : result_out->grad_norm;
-        if (which.is_outer) {
+        if (which.applies) {
             const uint64_t round = (which.step + 1) / local->steps;
             ls_emit_event("outer_step",
                           json_pack("{s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)which.step + 1, "round",
                                     (json_int_t)round, "grad_norm", result_out->grad_norm, "seconds", turn_s,
                                     "sent_bytes", (json_int_t)result_out->traffic.link_bytes));
-            result_out->tokens = 0;
         }
+        result_out->tokens = which.is_outer ? 0 : result_out->tokens;
         add_turn(&sum, result_out);
     }
     /* On several hosts the ranks have told each other, and the last worker's turn has the means. */

@@ -70,6 +70,8 @@ typedef struct ls_reform_settings {
      * that a host has a multiple of them. 0 counts as 1. */
     uint32_t crew, stage_ranks;
     uint32_t min_ranks; /* fewer ranks end the run; at least 1 */
+    /* Not NULL: what a lost host had alone, which is why min_ranks are all ranks. */
+    const char *only_there;
     uint32_t zero;
     bool shadow;
 } ls_reform_settings;

@@ -10,7 +10,7 @@
 
 static uint64_t turns_of_round(const ls_local *local)
 {
-    return local->steps * local->workers + 1;
+    return local->steps * local->workers + (local->delay > 0 ? 2 : 1);
 }
 
 ls_local_turn ls_local_turn_at(const ls_local *local, uint64_t turn)
@@ -19,20 +19,30 @@ ls_local_turn ls_local_turn_at(const ls_local *local, uint64_t turn)
         return (ls_local_turn){.step = turn, .is_first = true};
     }
     const uint64_t round = turn / turns_of_round(local), in_round = turn % turns_of_round(local);
-    const uint64_t step = in_round / local->workers;
-    if (step == local->steps) {
-        return (ls_local_turn){.step = round * local->steps + step - 1, .is_outer = true};
+    /* turns before the outer gradient is made */
+    const uint64_t apart = (local->steps - local->delay) * local->workers;
+    const uint64_t workers = in_round - (in_round > apart), step = workers / local->workers;
+    const bool makes = in_round == apart, applies = step == local->steps;
+    if (makes || applies) {
+        return (ls_local_turn){
+            .step = round * local->steps + step - 1, .is_outer = true, .makes = makes, .applies = applies};
     }
-    const uint32_t worker = (uint32_t)(in_round % local->workers);
-    return (ls_local_turn){
-        .step = round * local->steps + step, .worker = worker, .begins = step == 0, .is_first = worker == 0};
+    const uint32_t worker = (uint32_t)(workers % local->workers);
+    return (ls_local_turn){.step = round * local->steps + step,
+                           .worker = worker,
+                           .begins = step == 0,
+                           .mixes = step == 0 && local->delay > 0 && round > 0,
+                           .is_first = worker == 0};
 }
 
 uint64_t ls_local_turns(const ls_local *local, uint64_t step)
 {
-    return local->steps == 0
-               ? step
-               : step / local->steps * turns_of_round(local) + step % local->steps * local->workers;
+    if (local->steps == 0) {
+        return step;
+    }
+    const uint64_t in_round = step % local->steps;
+    const bool is_made = local->delay > 0 && in_round >= local->steps - local->delay;
+    return step / local->steps * turns_of_round(local) + in_round * local->workers + is_made;
 }
 
 uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn)

@@ -17,14 +17,26 @@
  *   momentum = outer_momentum * momentum + g
  *   shared  -= outer_lr * (g + outer_momentum * momentum)        Nesterov's, as PyTorch's SGD has it
  *
+ * With a delay of D steps g is made D steps before the end of the round, from the parameters of
+ * then, and applied at the end. Workers go on meanwhile, and do not stop for the exchange: in its
+ * first update of the next round a worker becomes the mean of its own and the shared parameters,
+ * before AdamW's step, whose gradient is that of its own. Until it is applied, g is in the place of
+ * the shared parameters' second moments.
+ *
+ *   H = 3, D = 1       step 0   step 1   make g   step 2   apply g
+ *
+ * Source: Douillard et al., "Streaming DiLoCo", 2025 (arXiv 2501.18512), with one fragment and
+ * alpha 1/2.
+ *
  * The differences are added in the fixed tree over the workers (comm/transport/tree.h). The workers
  * belong to the run's identity, not to its ranks: all of this is a function of the state and the
  * step, whoever computes it.
  *
  * A step of the run is cut into turns: one for each worker in order, and one more for the outer
- * step at the end of a round. A turn is what ls_stepper_run does in one call and what ranks count:
- * they share each turn as they share the step of a run without workers, and recover in it by the
- * same means. Without local steps each step is one turn.
+ * step at the end of a round; with a delay, two: where g is made, and where it is applied. A turn
+ * is what ls_stepper_run does in one call and what ranks count: they share each turn as they share
+ * the step of a run without workers, and recover in it by the same means. Without local steps each
+ * step is one turn.
  *
  * Pure functions, but for ls_outer_sum, which one thread uses at a time; it allocates in create.
  */
@@ -39,6 +51,7 @@ typedef struct ls_local {
     uint32_t workers; /* W; 1 without local steps */
     float outer_lr, outer_momentum;
     ls_compression form; /* of differences and their sum */
+    uint64_t delay;      /* D, below steps */
     /* A worker's moments are zero when a round begins, and its AdamW counts from 1. */
     bool resets;
 } ls_local;
@@ -46,8 +59,11 @@ typedef struct ls_local {
 typedef struct ls_local_turn {
     uint64_t step; /* 0-based */
     uint32_t worker;
-    bool is_outer; /* the outer step, after step `step` */
-    bool begins;   /* the worker's first step of a round */
+    bool is_outer; /* no worker's: after step `step`, one or both of */
+    bool makes;    /*   the outer gradient is made */
+    bool applies;  /*   and the shared parameters change */
+    bool begins;   /* the worker's first step of a round: it takes over the shared parameters */
+    bool mixes;    /* half of them, half its own */
     bool is_first; /* the first turn of the step: the state before it is that between two steps */
 } ls_local_turn;
 
@@ -86,7 +102,7 @@ LS_MUST_CHECK ls_status ls_outer_sum_add(ls_outer_sum *sum, int64_t at, int64_t 
  * none. */
 uint32_t ls_local_not_finite(const ls_state *state, uint32_t first, uint32_t count);
 
-/* The outer step of `count` elements; scale turns a sum of differences into their mean. */
+/* The outer step of `count` elements; scale turns the sum into g. */
 void ls_local_outer(const ls_local *local, float scale, int64_t count, const float *sum, float *shared,
                     float *momentum);
 

@@ -75,6 +75,7 @@ ls_local ls_session_local(const ls_session *session)
                       .form = {.kind = local->bits == 8   ? LS_COMPRESSION_INT8
                                        : local->bits == 4 ? LS_COMPRESSION_INT4
                                                           : LS_COMPRESSION_NONE},
+                      .delay = local->delay,
                       .resets = local->moments == LS_LOCAL_RESET};
 }
 

@@ -23,7 +23,8 @@ float *ls_stepper_flat(const ls_stepper *stepper, uint32_t flat)
 
 const void *ls_stepper_weights(const ls_stepper *stepper)
 {
-    const bool has_own = stepper->state->workers && !stepper->turn.begins;
+    const ls_local_turn *turn = &stepper->turn;
+    const bool has_own = stepper->state->workers && (!turn->begins || turn->mixes);
     return has_own ? ls_stepper_flat(stepper, 0) : ls_state_weights(stepper->state);
 }
 
@@ -70,7 +71,9 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
         .shift = ls_stepper_flat(stepper, 0) - state->parameters,
         .from = turn->begins ? state->parameters : NULL,
         .resets = turn->begins && s->local.resets,
+        .mixes = turn->mixes,
         .outer = turn->is_outer ? &s->local : NULL,
+        .applies = turn->applies,
         .gradients = ls_data_parallel_sums(stepper->parallel),
         .snapshot = {stepper->snapshot[0], stepper->snapshot[1], stepper->snapshot[2]},
     };
@@ -98,6 +101,7 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
                                s->local.steps,
                                s->local.workers,
                                s->local.form.kind,
+                               s->local.delay,
                                s->leaves,
                                s->global_batch,
                                s->micro_batch,

@@ -397,8 +397,9 @@ static uint32_t own_leaf(const ls_stepper *stepper, ls_leaf_range leaves)
 
 /* ---- the outer step ---- */
 
-/* The leaves of an outer step: the first is the sum over all workers, the others are zero, so that
- * the tree of the leaves adds nothing to the tree of the workers. */
+/* The leaves of an outer step: the first is the sum over all workers, or the outer gradient that
+ * was made of it, the others are zero, so that the tree of the leaves adds nothing to the tree of
+ * the workers. */
 static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_sum *node)
 {
     const ls_step_settings *s = &stepper->settings;
@@ -406,6 +407,11 @@ static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_su
     float *sum = current_part(stepper)->gradients[buffer];
     if (node->leaves.first > 0) {
         memset(sum, 0, (size_t)floats * sizeof(float));
+        return LS_OK;
+    }
+    if (!stepper->turn.makes) {
+        memcpy(sum, stepper->state->v, (size_t)floats * sizeof(float));
+        node->tokens = 1;
         return LS_OK;
     }
     node->tokens = stepper->state->worker_count; /* what the sum is divided by */

@@ -127,6 +127,18 @@ static uint32_t find_span(const update_job *job, int64_t offset)
     return low;
 }
 
+/* With a delay, v has the outer gradient from when it is made to when it is applied. */
+static void update_outer(const ls_update_options *o, int64_t at, int64_t count)
+{
+    if (o->applies) {
+        ls_local_outer(o->outer, o->adamw.gradient_scale, count, o->gradients + at, o->flats[0] + at,
+                       o->flats[1] + at);
+    }
+    for (int64_t i = at; i < at + count && o->outer->delay > 0; i++) {
+        o->flats[2][i] = o->applies ? 0.0f : o->gradients[i] * o->adamw.gradient_scale;
+    }
+}
+
 /* Updates the floats [offset, past); *at: a span at or before them, moved to the last that was
  * looked at. */
 static void update_floats(const update_job *job, int64_t offset, int64_t past, uint32_t *at)
@@ -137,8 +149,7 @@ static void update_floats(const update_job *job, int64_t offset, int64_t past, u
         const int64_t begin = s->offset > offset ? s->offset : offset;
         const int64_t end = s->offset + s->count < past ? s->offset + s->count : past;
         if (begin < end && o->outer) {
-            ls_local_outer(o->outer, o->adamw.gradient_scale, end - begin, o->gradients + begin,
-                           o->flats[0] + begin, o->flats[1] + begin);
+            update_outer(o, begin, end - begin);
         } else if (begin < end) {
             const ls_master parameters = {.values = o->flats[0] + begin};
             const ls_status status =
@@ -190,8 +201,8 @@ static void keep_piece(float *const old[3], int64_t to, float *const flats[3], i
 /* What a worker's first update of a round begins with. */
 static void take_over(const ls_update_options *o, int64_t at, int64_t count)
 {
-    if (o->from) {
-        memcpy(o->flats[0] + at, o->from + at, (size_t)count * sizeof(float));
+    for (int64_t i = at; i < at + count && o->from; i++) {
+        o->flats[0][i] = o->mixes ? 0.5f * (o->flats[0][i] + o->from[i]) : o->from[i];
     }
     for (int flat = 1; flat < 3 && o->resets; flat++) {
         memset(o->flats[flat] + at, 0, (size_t)count * sizeof(float));

@@ -46,8 +46,12 @@ typedef struct ls_update_options {
      * over first, NULL: its own; and whether its moments become zero first. */
     int64_t shift;
     const float *from;
+    bool mixes; /* only half of them */
     bool resets;
-    const ls_local *outer; /* an outer step, of parameters and momentum (m). NULL: AdamW */
+    /* An outer step, of parameters and momentum (m), if it applies the outer gradient; else this is
+     * kept in v. NULL: AdamW. */
+    const ls_local *outer;
+    bool applies;
     const float *gradients;
     ls_undo_record record; /* zeroed: none */
     /* Of the slice, on the CPU without a snapshot: its weights get what is packed. */

@@ -31,6 +31,17 @@ print(sent, planned)
 assert sent == [round(planned)] * 3 and abs(planned - round(planned)) < 1e-6, (sent, planned)
 PY
 done
+
+# A delay: outer gradients cross the link while workers train; a stop between making and applying one loses nothing.
+late=(--set train.local.delay=2 --set train.local.bits=8)
+expect 0 "${train[@]}" "${late[@]}" --run-dir late-one
+delayed=$(hashes "$out")
+expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir late-two --hosts two.hosts
+same "delayed on two hosts" "$(hashes "$out")" "$delayed"
+expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir late-three --hosts three.hosts --steps 7
+expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir late-three --hosts two.hosts
+same "three hosts up to the middle of an exchange, then two" "$(hashes "$out")" "$delayed"
+
 expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
 expect 0 "${train[@]}" --run-dir three
 same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"

@@ -54,6 +54,19 @@ differs "bits: 4" "$alone" "$(hashes "$out")"
 packed=$(hashes "$out")
 run bits-3 --set train.local.bits=4 --ranks 3
 same "4 bits on three ranks" "$packed" "$(hashes "$out")"
+
+# ---- a delay: the outer gradient is state from when it is made to when it is applied, here after steps 2 and 4, 6 and 8, 10 and 12 ----
+late=(--set train.local.delay=2)
+run late "${late[@]}"
+differs "delay: 2" "$alone" "$(hashes "$out")"
+delayed=$(hashes "$out")
+run late-parts --ranks 3 "${late[@]}" --steps 7
+run late-parts "${late[@]}"
+same "stopped between making and applying" "$delayed" "$(hashes "$out")"
+for fault in step=6,at=block step=13,at=block step=14,at=block; do
+    LS_TEST_FAULT=do=die,rank=1,$fault run "late-$fault" --ranks 3 "${late[@]}"
+    same "delayed, rank lost at $fault" "$delayed" "$(hashes "$out")"
+done
 expect 0 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --dry-run
 prints "workers"
 
@@ -67,6 +80,8 @@ refused --set train.local.workers=24
 says "train.local.workers is 24"
 refused --set train.local.outer_lr=0
 says "train.local.outer_lr is 0, but must be above 0"
+refused --set train.local.delay=4
+says "train.local.delay is 4, allowed is 0 to 3"
 refused --set train.local.bits=16
 says "train.local.bits is 16, allowed is 32, 8 or 4"
 refused --set train.compression.kind=int8

@@ -9,26 +9,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void check_turns(const ls_local *local)
+{
+    uint64_t turn = 0;
+    for (uint64_t step = 0; step < 10; step++) {
+        assert_int_equal(ls_local_turns(local, step), turn);
+        for (uint32_t worker = 0; worker < local->workers; worker++, turn++) {
+            const ls_local_turn t = ls_local_turn_at(local, turn);
+            assert_true(t.step == step && t.worker == worker && !t.is_outer && !t.makes && !t.applies);
+            assert_true(t.is_first == (worker == 0));
+            assert_true(t.begins == (local->steps > 0 && step % local->steps == 0));
+            assert_true(t.mixes == (t.begins && step > 0 && local->delay > 0));
+        }
+        const bool makes = local->steps > 0 && (step + 1 + local->delay) % local->steps == 0;
+        const bool applies = local->steps > 0 && (step + 1) % local->steps == 0;
+        if (makes || applies) {
+            const ls_local_turn t = ls_local_turn_at(local, turn++);
+            assert_true(t.step == step && t.is_outer && !t.is_first && !t.begins);
+            assert_true(t.makes == makes && t.applies == applies);
+        }
+    }
+}
+
 static void turns_and_steps_agree(void **state)
 {
     (void)state;
     for (uint64_t steps = 0; steps <= 3; steps++) {
-        for (uint32_t workers = 1; workers <= (steps > 0 ? 5u : 1u); workers++) {
-            const ls_local local = {.steps = steps, .workers = workers};
-            uint64_t turn = 0;
-            for (uint64_t step = 0; step < 10; step++) {
-                assert_int_equal(ls_local_turns(&local, step), turn);
-                for (uint32_t worker = 0; worker < workers; worker++, turn++) {
-                    const ls_local_turn t = ls_local_turn_at(&local, turn);
-                    assert_true(t.step == step && t.worker == worker && !t.is_outer);
-                    assert_true(t.is_first == (worker == 0));
-                    assert_true(t.begins == (steps > 0 && step % steps == 0));
-                }
-                if (steps > 0 && (step + 1) % steps == 0) {
-                    const ls_local_turn t = ls_local_turn_at(&local, turn++);
-                    assert_true(t.step == step && t.is_outer && !t.is_first && !t.begins);
-                }
-            }
+        for (uint32_t i = 0; i < (steps > 0 ? 5 * steps : 1); i++) {
+            const ls_local local = {.steps = steps, .workers = i % 5 + 1, .delay = i / 5};
+            check_turns(&local);
         }
     }
 }
@@ -113,24 +122,44 @@ static void apply_outer(reference *r, const ls_local *local, int64_t floats)
     }
 }
 
-/* Each worker is a run without local steps, which begins a round with the shared parameters. */
+/* A delayed round begins with a step whose gradient is that of the parameters before the mean with
+ * the shared ones. It is made with a learning rate of 0 here, so that a run of its own can do it. */
+static double lr_of(const ls_local *local, uint64_t step)
+{
+    return local->delay > 0 && step > 0 && step % STEPS == 0 ? 0.0 : LR;
+}
+
+static void run_worker(reference *r, const ls_local *local, bench *worker, uint64_t step)
+{
+    ls_step_result result;
+    const bool begins = step % STEPS == 0, mixes = begins && local->delay > 0 && step > 0;
+    float *own = worker->state.parameters;
+    if (begins && !mixes) {
+        memcpy(own, r->shared, flat_bytes(worker));
+    }
+    assert_int_equal(ls_stepper_run(worker->stepper, step, lr_of(local, step), &result), LS_OK);
+    for (int64_t i = 0; i < worker->layout.float_count && mixes; i++) {
+        own[i] = 0.5f * (own[i] + r->shared[i]);
+    }
+}
+
+/* Each worker is a run without local steps, which takes over the shared parameters. */
 static void run_reference(reference *r, const ls_local *local)
 {
     const bench *first = &r->workers[0];
     const int64_t floats = first->layout.float_count;
     assert_true(floats <= FLOATS_MAX);
     memcpy(r->shared, first->state.parameters, flat_bytes(first));
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t step = 0; step < STEPS * ROUNDS; step++) {
         for (uint32_t w = 0; w < WORKERS; w++) {
-            memcpy(r->workers[w].state.parameters, r->shared, flat_bytes(first));
-            for (uint64_t step = 0; step < STEPS; step++) {
-                ls_step_result result;
-                assert_int_equal(ls_stepper_run(r->workers[w].stepper, round * STEPS + step, LR, &result),
-                                 LS_OK);
-            }
+            run_worker(r, local, &r->workers[w], step);
         }
-        make_outer(r, local, floats);
-        apply_outer(r, local, floats);
+        if ((step + 1 + local->delay) % STEPS == 0) {
+            make_outer(r, local, floats);
+        }
+        if ((step + 1) % STEPS == 0) {
+            apply_outer(r, local, floats);
+        }
     }
 }
 
@@ -164,9 +193,10 @@ static void check_run(const ls_local *settings)
     const uint64_t turns = ls_local_turns(&local, STEPS * ROUNDS);
     for (uint64_t turn = 0; turn < turns; turn++) {
         ls_step_result result;
-        assert_int_equal(ls_stepper_run(b.stepper, turn, LR, &result), LS_OK);
+        const ls_local_turn which = ls_local_turn_at(&local, turn);
+        assert_int_equal(ls_stepper_run(b.stepper, turn, lr_of(&local, which.step), &result), LS_OK);
         first = turn == 0 ? (double)result.loss : first;
-        last = turn == turns - 2 ? (double)result.loss : last;
+        last = which.is_outer ? last : (double)result.loss;
     }
     assert_true(last < first);
     assert_memory_equal(b.state.parameters, r->shared, flat_bytes(&b));
@@ -185,12 +215,13 @@ static void a_run_is_that_of_separate_workers(void **state)
     (void)state;
     static const ls_compression_kind kinds[] = {LS_COMPRESSION_NONE, LS_COMPRESSION_INT8,
                                                 LS_COMPRESSION_INT4};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (uint64_t i = 0; i < 3 * STEPS; i++) {
         const ls_local local = {.steps = STEPS,
                                 .workers = WORKERS,
                                 .outer_lr = 0.7f,
                                 .outer_momentum = 0.9f,
-                                .form = {.kind = kinds[i]}};
+                                .delay = i / 3,
+                                .form = {.kind = kinds[i % 3]}};
         check_run(&local);
     }
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/elastic/host/local_hosts.h"
 
+#include "base/clock.h"
 #include "comm/transport/tree.h"
 #include "compute/kernels/compress.h"
 #include "compute/kernels/shape.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,17 +17,26 @@ enum {
 };
 
 struct ls_local_hosts {
-    ls_comm *comm;
+    ls_comm *comm, *link; /* link: for outer gradients, with a delay a group of its own */
     const ls_state *state;
+    ls_state away; /* the same; with a delay, with a queue of its own */
+    ls_local local;
     uint32_t rank, ranks, workers;
     ls_leaf_range own; /* workers */
-    ls_compression form;
     ls_outer_sum *sum;
     int64_t share; /* floats that a rank adds up, the last ones fewer: whole blocks */
     unsigned char *out, *in, *own_sum;
     double *numbers; /* NUMBERS of each worker, and whether to stop */
     uint64_t *counts;
     uint64_t sent_bytes;
+    bool (*should_stop)(void *context);
+    void *stop_context;
+    bool has_stopped;
+    /* of a delay */
+    pthread_t carrier;
+    bool is_carried;
+    ls_status carried;
+    char error[512];
 };
 
 static ls_leaf_range workers_of(const ls_local_hosts *h, uint32_t rank)
@@ -32,12 +44,17 @@ static ls_leaf_range workers_of(const ls_local_hosts *h, uint32_t rank)
     return ls_leaves_of_rank(h->workers, h->ranks, rank);
 }
 
+static uint64_t bytes_of(const ls_local_hosts *h, int64_t count)
+{
+    return ls_compressed_bytes(&h->local.form, (uint64_t)count);
+}
+
 static ls_status alloc(ls_local_hosts *h)
 {
-    const ls_compression whole = {.kind = LS_COMPRESSION_NONE}; /* the largest form */
-    const size_t piece = ls_compressed_bytes(&whole, (uint64_t)ls_min64(PIECE, h->share));
+    const size_t piece = bytes_of(h, ls_min64(PIECE, h->share));
     const size_t ranks = h->ranks, workers = h->workers;
-    h->out = malloc(ranks * h->own.count * piece);
+    const size_t all = bytes_of(h, h->state->layout->float_count);
+    h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
     h->in = malloc((ranks > workers ? ranks : workers) * piece);
     h->own_sum = malloc(piece);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
@@ -48,6 +65,19 @@ static ls_status alloc(ls_local_hosts *h)
                          "not enough memory for the outer steps of %zu workers on several hosts", workers);
 }
 
+static ls_status prepare(ls_local_hosts *h)
+{
+    LS_TRY(alloc(h));
+    if (h->local.delay > 0) {
+        h->link = NULL;
+        h->away.queue = NULL;
+        LS_TRY(ls_queue_create_cpu(1, &h->away.queue));
+        LS_TRY(ls_comm_split(h->comm, 0, (int32_t)h->rank, &h->link));
+        ls_comm_in_background(h->link);
+    }
+    return ls_outer_sum_create(&h->away, &h->local, &h->sum);
+}
+
 ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
                                 ls_local_hosts **hosts_out)
 {
@@ -56,18 +86,17 @@ ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_l
         return ls_fail(LS_ERR_MEMORY, "not enough memory for local steps on several hosts");
     }
     *h = (ls_local_hosts){.comm = comm,
+                          .link = comm,
                           .state = state,
-                          .form = local->form,
+                          .away = *state,
+                          .local = *local,
                           .rank = ls_comm_rank(comm),
                           .ranks = ls_comm_size(comm),
                           .workers = state->worker_count};
     const int64_t blocks = ls_ceil_div(state->layout->float_count, LS_COMPRESSION_BLOCK);
     h->own = workers_of(h, h->rank);
     h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(blocks, h->ranks);
-    ls_status status = alloc(h);
-    if (status == LS_OK) {
-        status = ls_outer_sum_create(state, local, &h->sum);
-    }
+    const ls_status status = prepare(h);
     if (status != LS_OK) {
         ls_local_hosts_destroy(h);
         return status;
@@ -78,25 +107,35 @@ ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_l
 
 void ls_local_hosts_destroy(ls_local_hosts *h)
 {
-    if (h) {
-        ls_outer_sum_destroy(h->sum);
-        free(h->out);
-        free(h->in);
-        free(h->own_sum);
-        free(h->numbers);
-        free(h->counts);
-        free(h);
+    if (!h) {
+        return;
     }
+    if (h->is_carried) {
+        ls_comm_abort(h->link, "this rank ends");
+        pthread_join(h->carrier, NULL);
+    }
+    if (h->local.delay > 0) {
+        ls_comm_close(h->link);
+        ls_queue_destroy(h->away.queue);
+    }
+    ls_outer_sum_destroy(h->sum);
+    free(h->out);
+    free(h->in);
+    free(h->own_sum);
+    free(h->numbers);
+    free(h->counts);
+    free(h);
 }
 
-bool ls_local_hosts_has(const ls_local_hosts *h, uint32_t worker)
+/* Whether the worker is on this host. */
+static bool has_worker(const ls_local_hosts *h, uint32_t worker)
 {
     return worker >= h->own.first && worker < h->own.first + h->own.count;
 }
 
 /* ---- the numbers of a step ---- */
 
-void ls_local_hosts_note(ls_local_hosts *h, uint32_t worker, const ls_step_result *result)
+static void note(ls_local_hosts *h, uint32_t worker, const ls_step_result *result)
 {
     h->numbers[worker] = (double)result->loss;
     h->numbers[h->workers + worker] = result->grad_norm;
@@ -105,11 +144,12 @@ void ls_local_hosts_note(ls_local_hosts *h, uint32_t worker, const ls_step_resul
 
 /* Only one rank has a number of a worker. The others have zero, so that the sum of the bits as
  * whole numbers is that number. */
-ls_status ls_local_hosts_end_step(ls_local_hosts *h, ls_step_result *result, bool *stop)
+static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
 {
     const uint32_t workers = h->workers;
     const uint64_t count = (uint64_t)NUMBERS * workers + 1;
-    int64_t stops = *stop;
+    int64_t stops = h->should_stop(h->stop_context);
+    const double begin_s = ls_clock_monotonic_s();
     memcpy(&h->numbers[count - 1], &stops, sizeof stops);
     LS_TRY(ls_comm_all_reduce(h->comm, h->numbers, h->numbers, count, LS_I64, LS_COMM_SUM, NULL));
     memcpy(&stops, &h->numbers[count - 1], sizeof stops);
@@ -120,7 +160,8 @@ ls_status ls_local_hosts_end_step(ls_local_hosts *h, ls_step_result *result, boo
     result->loss = (float)ls_local_mean(h->numbers, workers);
     result->grad_norm = ls_local_mean(h->numbers + workers, workers);
     result->tokens = (uint64_t)tokens;
-    *stop = stops > 0;
+    result->wait_s += ls_clock_monotonic_s() - begin_s;
+    h->has_stopped = stops > 0;
     memset(h->numbers, 0, count * sizeof *h->numbers);
     return LS_OK;
 }
@@ -137,11 +178,6 @@ static int64_t part_of(const ls_local_hosts *h, int64_t piece, uint32_t rank, in
     return at;
 }
 
-static uint64_t bytes_of(const ls_local_hosts *h, int64_t count)
-{
-    return ls_compressed_bytes(&h->form, (uint64_t)count);
-}
-
 static ls_status swap(ls_local_hosts *h, const unsigned char *out, unsigned char *in)
 {
     const ls_comm_blocks blocks = {h->counts, h->counts + h->ranks, h->counts + 2 * h->ranks,
@@ -149,31 +185,44 @@ static ls_status swap(ls_local_hosts *h, const unsigned char *out, unsigned char
     for (uint32_t q = 0; q < h->ranks; q++) {
         h->sent_bytes += q == h->rank ? 0 : h->counts[q];
     }
-    return ls_comm_all_to_all_blocks(h->comm, out, in, &blocks, LS_U8, NULL);
+    return ls_comm_all_to_all_blocks(h->link, out, in, &blocks, LS_U8, NULL);
 }
 
-/* Sends the differences of this rank's workers, and receives those of all workers for its own
- * part. */
-static ls_status swap_differences(ls_local_hosts *h, int64_t piece)
+/* Packs a piece of what this rank's workers send to all; *out_inout: where in h->out. */
+static ls_status pack_piece(ls_local_hosts *h, int64_t piece, uint64_t *out_inout)
+{
+    for (uint32_t q = 0; q < h->ranks; q++) {
+        int64_t count;
+        const int64_t at = part_of(h, piece, q, &count);
+        for (uint32_t i = 0; i < h->own.count; i++) {
+            LS_TRY(ls_outer_sum_pack(h->sum, h->own.first + i, at, count, h->out + *out_inout));
+            *out_inout += bytes_of(h, count);
+        }
+    }
+    return LS_OK;
+}
+
+/* Sends the packed piece at `out`, and receives the differences of all workers for its own part.
+ * Returns the bytes of the piece in *bytes_out. */
+static ls_status swap_differences(ls_local_hosts *h, int64_t piece, const unsigned char *out,
+                                  uint64_t *bytes_out)
 {
     uint64_t *const sent = h->counts, *const from = sent + h->ranks, *const got = from + h->ranks,
-                    *const to = got + h->ranks, out = 0;
+                    *const to = got + h->ranks, all = 0;
     int64_t count;
     (void)part_of(h, piece, h->rank, &count);
     const uint64_t own = bytes_of(h, count);
     for (uint32_t q = 0; q < h->ranks; q++) {
-        const int64_t at = part_of(h, piece, q, &count);
+        (void)part_of(h, piece, q, &count);
         const ls_leaf_range theirs = workers_of(h, q);
-        from[q] = out;
-        for (uint32_t i = 0; i < h->own.count; i++) {
-            LS_TRY(ls_outer_sum_pack(h->sum, h->own.first + i, at, count, h->out + out));
-            out += bytes_of(h, count);
-        }
-        sent[q] = out - from[q];
+        sent[q] = h->own.count * bytes_of(h, count);
+        from[q] = all;
         got[q] = theirs.count * own;
         to[q] = theirs.first * own;
+        all += sent[q];
     }
-    return swap(h, h->out, h->in);
+    *bytes_out = all;
+    return swap(h, out, h->in);
 }
 
 /* Sends the sum of this rank's part to all, and receives those of all parts. */
@@ -195,22 +244,71 @@ static ls_status swap_sums(ls_local_hosts *h, int64_t piece, float *sum)
     LS_TRY(swap(h, h->own_sum, h->in));
     for (uint32_t q = 0; q < h->ranks; q++) {
         const int64_t at = part_of(h, piece, q, &count);
-        ls_decompress(h->state->queue, &h->form, h->in + to[q], count, sum + at, false);
+        ls_decompress(h->away.queue, &h->local.form, h->in + to[q], count, sum + at, false);
     }
     return LS_OK;
 }
 
+/* With a delay the pieces are packed already. */
 static ls_status add_workers(void *context, float *sum)
 {
     ls_local_hosts *h = context;
+    uint64_t out = 0, bytes = 0;
     for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
         int64_t count;
         const int64_t at = part_of(h, piece, h->rank, &count);
-        LS_TRY(swap_differences(h, piece));
+        if (h->local.delay == 0) {
+            out = 0;
+            LS_TRY(pack_piece(h, piece, &out));
+            out = 0;
+        }
+        LS_TRY(swap_differences(h, piece, h->out + out, &bytes));
         LS_TRY(ls_outer_sum_add(h->sum, at, count, h->in, NULL, h->own_sum));
         LS_TRY(swap_sums(h, piece, sum));
+        out += bytes;
     }
     return LS_OK;
+}
+
+/* The thread of an exchange with a delay: makes the outer gradient in v. */
+static void *carry(void *context)
+{
+    ls_local_hosts *h = context;
+    const float scale = (float)(1.0 / (double)h->workers);
+    float *v = h->state->v;
+    h->carried = add_workers(h, v);
+    for (int64_t i = 0; i < h->state->layout->float_count && h->carried == LS_OK; i++) {
+        v[i] *= scale;
+    }
+    if (h->carried != LS_OK) {
+        snprintf(h->error, sizeof h->error, "%s", ls_error_text());
+    }
+    return NULL;
+}
+
+static ls_status begin_exchange(ls_local_hosts *h)
+{
+    uint64_t out = 0;
+    for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
+        LS_TRY(pack_piece(h, piece, &out));
+    }
+    const int error = pthread_create(&h->carrier, NULL, carry, h);
+    if (error != 0) {
+        return ls_fail(LS_ERR_FAILED, "no thread can be started to exchange outer gradients: %s",
+                       strerror(error));
+    }
+    h->is_carried = true;
+    return LS_OK;
+}
+
+static ls_status end_exchange(ls_local_hosts *h)
+{
+    if (!h->is_carried) {
+        return LS_OK; /* over, or v came with the state */
+    }
+    pthread_join(h->carrier, NULL);
+    h->is_carried = false;
+    return h->carried == LS_OK ? LS_OK : ls_fail(h->carried, "%s", h->error);
 }
 
 static ls_status find_worker(void *context, uint32_t *worker_out)
@@ -222,9 +320,13 @@ static ls_status find_worker(void *context, uint32_t *worker_out)
     return LS_OK;
 }
 
+/* ---- a turn ---- */
+
 void ls_local_hosts_enter(ls_local_hosts *h, ls_step_settings *settings)
 {
     if (h) {
+        h->should_stop = settings->should_stop;
+        h->stop_context = settings->stop_context;
         settings->should_stop = NULL;
         settings->add_workers = add_workers;
         settings->find_worker = find_worker;
@@ -232,11 +334,50 @@ void ls_local_hosts_enter(ls_local_hosts *h, ls_step_settings *settings)
     }
 }
 
-uint64_t ls_local_hosts_sent(ls_local_hosts *h)
+/* A turn in which this rank computes nothing: it says so. */
+static void pass(uint64_t turn, ls_part_marks *marks, ls_step_result *result)
 {
-    const uint64_t bytes = h->sent_bytes;
+    atomic_store(&marks->entered, turn + 1);
+    atomic_store(&marks->begun, turn + 1);
+    atomic_store(&marks->done, turn + 1);
+    result->audited = LS_NO_LEAF;
+}
+
+static ls_status run_outer(ls_local_hosts *h, ls_stepper *stepper, uint64_t turn, double lr,
+                           ls_step_result *result)
+{
+    const double begin_s = ls_clock_monotonic_s();
+    LS_TRY(end_exchange(h));
+    const double wait_s = ls_clock_monotonic_s() - begin_s;
+    LS_TRY(ls_stepper_run(stepper, turn, lr, result));
+    result->wait_s += wait_s;
+    result->traffic.link_bytes = h->sent_bytes;
     h->sent_bytes = 0;
-    return bytes;
+    return LS_OK;
+}
+
+ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t turn, double lr,
+                             ls_part_marks *marks, ls_step_result *result)
+{
+    const ls_local_turn which = ls_local_turn_at(&h->local, turn);
+    if (which.is_first && h->has_stopped) {
+        return ls_fail(LS_STOPPED, "the run is to stop");
+    }
+    if (which.applies) {
+        return run_outer(h, stepper, turn, lr, result);
+    }
+    if (which.makes) {
+        pass(turn, marks, result);
+        return begin_exchange(h);
+    }
+    if (has_worker(h, which.worker)) {
+        LS_TRY(ls_stepper_run(stepper, turn, lr, result));
+        note(h, which.worker, result);
+    } else {
+        pass(turn, marks, result);
+    }
+    result->tokens = 0;
+    return which.worker + 1 == h->workers ? end_step(h, result) : LS_OK;
 }
 
 /* ---- between steps ---- */
@@ -271,6 +412,9 @@ ls_status ls_local_hosts_distribute(ls_local_hosts *h)
     const uint64_t floats = (uint64_t)state->layout->float_count;
     LS_TRY(ls_comm_broadcast(h->comm, state->parameters, floats, LS_F32, 0, NULL));
     LS_TRY(ls_comm_broadcast(h->comm, state->m, floats, LS_F32, 0, NULL));
+    if (h->local.delay > 0) {
+        LS_TRY(ls_comm_broadcast(h->comm, state->v, floats, LS_F32, 0, NULL));
+    }
     for (uint32_t worker = 0; worker < h->workers; worker++) {
         LS_TRY(move_worker(h, worker, false));
     }
@@ -279,6 +423,7 @@ ls_status ls_local_hosts_distribute(ls_local_hosts *h)
 
 ls_status ls_local_hosts_gather(ls_local_hosts *h)
 {
+    LS_TRY(end_exchange(h));
     for (uint32_t worker = 0; worker < h->workers; worker++) {
         LS_TRY(move_worker(h, worker, true));
     }

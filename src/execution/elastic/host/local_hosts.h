@@ -14,15 +14,21 @@
  * whole blocks. With P ranks that have w workers each, a rank sends (w + 1) (P - 1) / P times what
  * all parameters take in that form.
  *
+ * With a delay the outer gradient is exchanged by a thread, over a group of its own, while workers
+ * go on: what is sent is packed where it is made, into a buffer for all parameters, and the turn
+ * that applies it waits for the rest.
+ *
  * Every rank keeps the shared parameters and the outer momentum; a worker's parameters and moments
  * are on its host, and come to the first host before the trainer saves. The loss of a rank ends the
  * run, which continues from its newest checkpoint.
  *
- * Collective: all ranks make the same calls in the same order. Allocates during creation only.
+ * Collective: all ranks make the same calls in the same order. Allocates during creation only, but
+ * for that thread.
  */
 #ifndef LS_EXECUTION_ELASTIC_HOST_LOCAL_HOSTS_H
 #define LS_EXECUTION_ELASTIC_HOST_LOCAL_HOSTS_H
 
+#include "execution/train/segment.h"
 #include "execution/train/step.h"
 #include "lockstep/comm.h"
 
@@ -33,23 +39,15 @@ LS_MUST_CHECK ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *sta
                                               ls_local_hosts **hosts_out);
 void ls_local_hosts_destroy(ls_local_hosts *hosts); /* NULL allowed */
 
-/* Sets what outer steps need of a stepper, whose should_stop is then NULL: ranks agree on it in
- * ls_local_hosts_end_step. hosts NULL: nothing. */
+/* Sets what outer steps need of a stepper, and takes over its should_stop, on which the ranks agree
+ * after the last worker's turn of a step. hosts NULL: nothing. */
 void ls_local_hosts_enter(ls_local_hosts *hosts, ls_step_settings *settings);
 
-/* Whether the worker is on this host. */
-bool ls_local_hosts_has(const ls_local_hosts *hosts, uint32_t worker);
-
-/* Keeps the result of a worker of this host, until the step is over. */
-void ls_local_hosts_note(ls_local_hosts *hosts, uint32_t worker, const ls_step_result *result);
-/* After the last worker's turn: writes loss, norm and tokens of the step, over all workers, to
- * *result_inout. stop_inout: whether this rank is to stop; afterwards whether any is. Errors of the
- * communicator. */
-LS_MUST_CHECK ls_status ls_local_hosts_end_step(ls_local_hosts *hosts, ls_step_result *result_inout,
-                                                bool *stop_inout);
-
-/* Bytes of outer gradients that this rank has sent to others since the last call. */
-uint64_t ls_local_hosts_sent(ls_local_hosts *hosts);
+/* Runs a turn; marks: of this rank's part. *result_out: with the last worker's turn of a step loss,
+ * norm and tokens over all workers; with the turn that applies an outer gradient the bytes that
+ * this rank sent for it. Errors: those of ls_stepper_run and of the communicator; LS_STOPPED. */
+LS_MUST_CHECK ls_status ls_local_hosts_run(ls_local_hosts *hosts, ls_stepper *stepper, uint64_t turn,
+                                           double lr, ls_part_marks *marks, ls_step_result *result_out);
 
 /* Between steps: sends shared parameters and momentum of the first host to all, and the workers'
  * parameters and moments from it to their hosts; or the latter back. Errors of the communicator. */

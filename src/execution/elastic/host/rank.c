@@ -45,10 +45,8 @@ typedef struct rank {
     ls_comm *comm;       /* of all ranks, when they are on several hosts */
     ls_block_peer giver; /* what they know of this one */
     ls_data_parallel *parallel;
-    /* With local steps on several hosts: what crosses the link. `parallel` is then of this host,
-     * and all ranks give up the step after has_stopped. */
+    /* With local steps on several hosts: what crosses the link. `parallel` is then of this host. */
     ls_local_hosts *local_hosts;
-    bool has_stopped;
     bool is_ready;  /* it has said so */
     bool is_broken; /* `parallel` was told to break its transfers */
     ls_stepper *stepper;
@@ -571,42 +569,6 @@ static void note_memory(rank *r)
     }
 }
 
-/* A turn of a worker of another host: nothing to do here but to say so. */
-static void pass_turn(rank *r)
-{
-    ls_part_marks *marks = &r->control->parts[r->part];
-    atomic_store(&marks->entered, r->step + 1);
-    atomic_store(&marks->begun, r->step + 1);
-    atomic_store(&marks->done, r->step + 1);
-}
-
-/* A turn on several hosts. After the last worker's turn, the ranks tell each other what the step's
- * result needs, and whether to stop. */
-static ls_status run_apart(rank *r, const ls_local *local, double lr, ls_step_result *result)
-{
-    const ls_local_turn turn = ls_local_turn_at(local, r->step);
-    if (turn.is_first && r->has_stopped) {
-        return ls_fail(LS_STOPPED, "the run is to stop");
-    }
-    if (turn.is_outer) {
-        LS_TRY(ls_stepper_run(r->stepper, r->step, lr, result));
-        result->traffic.link_bytes = ls_local_hosts_sent(r->local_hosts);
-        return LS_OK;
-    }
-    if (ls_local_hosts_has(r->local_hosts, turn.worker)) {
-        LS_TRY(ls_stepper_run(r->stepper, r->step, lr, result));
-        ls_local_hosts_note(r->local_hosts, turn.worker, result);
-    } else {
-        pass_turn(r);
-        result->audited = LS_NO_LEAF;
-    }
-    result->tokens = 0;
-    r->has_stopped = stop_asked(r);
-    return turn.worker + 1 == local->workers
-               ? ls_local_hosts_end_step(r->local_hosts, result, &r->has_stopped)
-               : LS_OK;
-}
-
 /* A step that a fence interrupts is run again with the new team. It keeps its begin, so that its
  * time includes the recovery. */
 static ls_status run_step(rank *r)
@@ -620,7 +582,8 @@ static ls_status run_step(rank *r)
     }
     const ls_local local = ls_session_local(&r->session);
     const double lr = ls_schedule_lr(&r->schedule, ls_local_turn_at(&local, r->step).step);
-    const ls_status status = r->local_hosts ? run_apart(r, &local, lr, &result.result)
+    const ls_status status = r->local_hosts ? ls_local_hosts_run(r->local_hosts, r->stepper, r->step, lr,
+                                                                 &r->control->parts[r->part], &result.result)
                                             : ls_stepper_run(r->stepper, r->step, lr, &result.result);
     r->begin_ns = status == LS_FENCED ? r->begin_ns : 0;
     if (status != LS_OK) {

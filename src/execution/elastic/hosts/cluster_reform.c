@@ -445,6 +445,9 @@ static void end_run(ls_cluster *cluster)
             "group left. Start the run again: it resumes from its newest checkpoint",
             settings->crew);
         give_up(cluster, text);
+    } else if (settings->only_there) {
+        snprintf(text, sizeof text, "%s was there alone", settings->only_there);
+        give_up(cluster, text);
     } else {
         give_up(cluster, "fewer than job.min_ranks are left");
     }

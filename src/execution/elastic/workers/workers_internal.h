@@ -80,8 +80,8 @@ static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *wo
         .parts_max = (uint32_t)ls_run_file_rank_leaves(run, true) * ls_mesh_crew(mesh),
         .crew = ls_mesh_crew(mesh),
         .stage_ranks = ls_mesh_stage_ranks(mesh),
-        /* the state of a worker is on its host alone */
         .min_ranks = run->train.local.steps > 0 ? workers->control->ranks : (uint32_t)run->job.min_ranks,
+        .only_there = run->train.local.steps > 0 ? "the state of its workers (train.local)" : NULL,
         /* residuals are on one host only, as shards are */
         .zero = is_compressed ? 1 : (uint32_t)run->parallel.zero,
         .shadow = run->parallel.shadow && !is_compressed};
