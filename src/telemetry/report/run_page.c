@@ -95,36 +95,39 @@ static void add_charts(const ls_run_view *run, ls_arena *arena, ls_values *page)
 
 /* ---- how far, and how long still ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /*
  * The time left is the steps left times the mean time of the newest steps, over the share of the
- * time that was training. The band: as if all steps took as long as the fastest and the slowest
- * tenth of them did.
+ * time that was training. The band: as if all were as fast as the fastest tenth of the newest steps
+ * in a row, or as slow as the slowest. The mean is always in it.
  */
-static void set_eta(ls_report_data *data, double steps_left, ls_values *page)
+static void set_eta(const ls_report_data *data, double steps_left, ls_values *page)
 {
-    double *sorted = ls_arena_new(&data->arena, double, data->count + 1);
-    size_t count = 0;
+    enum { TENTHS = 10 };
+    double sums[TENTHS] = {0}, sum = 0.0, low = INFINITY, high = 0.0;
+    size_t counts[TENTHS] = {0}, count = 0;
     for (size_t i = 0; i < data->count; i++) {
-        if (data->step_s[i] > 0.0) {
-            sorted[count++] = data->step_s[i];
+        const double step_s = data->step_s[i];
+        if (step_s > 0.0) {
+            sums[i * TENTHS / data->count] += step_s;
+            counts[i * TENTHS / data->count]++;
+            sum += step_s;
+            count++;
         }
     }
     const double share = data->has_goodput ? ls_goodput_fraction(&data->goodput) : 1.0;
     if (count < 3 || !(share > 0.0)) {
         return;
     }
-    qsort(sorted, count, sizeof *sorted, by_size);
+    for (size_t i = 0; i < TENTHS; i++) {
+        if (counts[i] > 0) {
+            low = fmin(low, sums[i] / (double)counts[i]);
+            high = fmax(high, sums[i] / (double)counts[i]);
+        }
+    }
     const double each = steps_left / share;
-    const ls_quantity low = ls_time_of(each * sorted[count / 10]),
-                      high = ls_time_of(each * sorted[count - 1 - count / 10]);
-    ls_values_text(page, "eta", ls_duration_of(each * ls_report_mean(sorted, count, count)).text);
-    ls_values_printf(page, "eta_band", "%s to %s", low.text, high.text);
+    ls_values_text(page, "eta", ls_duration_of(each * sum / (double)count).text);
+    ls_values_printf(page, "eta_band", "%s to %s", ls_duration_of(each * low).text,
+                     ls_duration_of(each * high).text);
 }
 
 static void set_progress(ls_report_data *data, ls_values *page)

@@ -77,8 +77,16 @@ static void run_page_tells_time_left_with_its_band(void **state)
     }
     page_of(s);
     assert_says(s, "<b>10 %</b>");
-    assert_says(s, "about 3 min 18 s left"); /* 90 * 2.2 s */
-    assert_says(s, "(90 s to 360 s)");       /* 90 * 1 s, 90 * 4 s */
+    assert_says(s, "about 3 min 18 s left");      /* 90 * 2.2 s */
+    assert_says(s, "(1 min 30 s to 6 min 00 s)"); /* 90 * 1 s, 90 * 4 s */
+    /* One stall outweighs all others: 80 * (22 + 9 * 1 + 291) / 20 s, and the tenth with it 146 s a step. */
+    for (int step = 11; step <= 20; step++) {
+        ls_text_printf(&s->files.texts[LS_REPORT_METRICS], "{\"step\":%d,\"loss\":1,\"step_s\":%d}\n", step,
+                       step == 15 ? 291 : 1);
+    }
+    page_of(s);
+    assert_says(s, "about 21 min 28 s left");
+    assert_says(s, "(1 min 20 s to 3 h 14 min)");
 }
 
 static void run_page_names_the_rank_that_is_late(void **state)
