@@ -228,18 +228,8 @@ static json_t *history_to_json(const ls_name *name, uint32_t version)
 
 static void show_json(const ls_registry_found *found, const ls_name *name)
 {
-    const ls_registry_entry *e = &found->entry;
-    json_t *files = json_array(), *parents = json_array(), *root = ls_registry_found_to_json(found);
-    for (size_t i = 0; i < e->file_count; i++) {
-        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", e->files[i].name, "bytes",
-                                               (json_int_t)e->files[i].bytes, "sha256", e->files[i].sha256));
-    }
-    for (size_t i = 0; i < e->parent_count; i++) {
-        json_array_append_new(parents,
-                              json_pack("{s:s, s:s}", "entry", e->parents[i].digest, "as", e->parents[i].as));
-    }
-    json_object_set_new(root, "parents", parents);
-    json_object_set_new(root, "files", files);
+    json_t *root = ls_registry_found_to_json(found);
+    json_object_set_new(root, "files", ls_registry_entry_files(&found->entry, NULL));
     json_object_set_new(root, "history", history_to_json(name, found->version));
     ls_print_json(root);
     json_decref(root);

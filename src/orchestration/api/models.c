@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READINGS_MAX = 4, LINES = 6, LOOK_NS = 10 * 1000 * 1000 };
+enum { READINGS_MAX = 4, LOOK_NS = 10 * 1000 * 1000 };
 
 /* Of the registry; a picture or page that takes longer is refused. */
 static const double patience_s = 10.0;
@@ -52,36 +52,12 @@ typedef struct gathered {
 
 static ls_status gather(void *context, ls_registry_found *found, ls_status status)
 {
-    const char *lines[LINES];
-    const ls_served *served = NULL;
-    size_t served_count = 0;
     gathered *g = context;
-    json_t *facts = json_array(), *serving = json_array(), *parents = json_array();
-    if (status == LS_OK) {
-        status = ls_serving_list(g->registry, &g->arena, found->digest, &served, &served_count);
-    }
-    const size_t count = status == LS_OK ? ls_lineage_facts(&g->arena, &found->entry, lines, LINES) : 0;
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(facts, json_string(lines[i]));
-    }
-    for (size_t i = 0; i < served_count; i++) {
-        json_array_append_new(serving, json_string(served[i].address));
-    }
-    for (size_t i = 0; i < found->entry.parent_count; i++) {
-        json_array_append_new(parents, json_string(found->entry.parents[i].digest));
-    }
-    if (status == LS_OK) {
-        json_t *row = ls_registry_found_to_json(found);
-        json_object_set_new(row, "label", json_string(ls_registry_label(&g->arena, found)));
-        json_object_set(row, "lines", facts);
-        json_object_set(row, "serving", serving);
-        json_object_set(row, "parents", parents);
-        json_array_append_new(g->rows, row);
-    }
-    json_decref(facts);
-    json_decref(serving);
-    json_decref(parents);
-    return status;
+    json_t *row = NULL;
+    LS_TRY(status);
+    LS_TRY(ls_registry_row(g->registry, &g->arena, found, &row));
+    json_array_append_new(g->rows, row);
+    return LS_OK;
 }
 
 static ls_status draw(struct ls_api_reading *r, ls_registry *registry)

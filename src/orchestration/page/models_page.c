@@ -20,10 +20,11 @@ static bool is_evaluation(const json_t *row)
     return strcmp(ls_page_string(row, "kind"), "evaluation") == 0;
 }
 
-static bool has_text(const json_t *list, const char *text)
+static bool has_parent(const json_t *row, const char *entry)
 {
+    const json_t *list = json_object_get(row, "parents");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) {
+        if (strcmp(ls_page_string(json_array_get(list, i), "entry"), entry) == 0) {
             return true;
         }
     }
@@ -49,7 +50,7 @@ static void add_evaluations(const json_t *rows, const char *entry, ls_values *va
     size_t count = 0;
     for (size_t i = 0; i < json_array_size(rows) && count < EVALUATIONS_MAX; i++) {
         const json_t *row = json_array_get(rows, i);
-        if (is_evaluation(row) && has_text(json_object_get(row, "parents"), entry)) {
+        if (is_evaluation(row) && has_parent(row, entry)) {
             ls_values *evaluation = ls_values_add(values, "evaluations");
             ls_values_cut(evaluation, "label", ls_page_string(row, "label"), 160);
             set_joined(evaluation, "numbers", json_object_get(row, "lines"), true);
@@ -74,8 +75,10 @@ static void add_row(const json_t *rows, const json_t *row, ls_values *part)
     ls_web_time(values, "when", ls_page_number(row, "when"), "%Y-%m-%d %H:%M");
     set_joined(values, "facts", json_object_get(row, "lines"), false);
     const json_t *serving = json_object_get(row, "serving");
-    ls_values_flag(values, "serves", json_array_size(serving) > 0);
-    set_joined(values, "serving", serving, false);
+    for (size_t i = 0; i < json_array_size(serving); i++) {
+        ls_values *served = ls_values_add(values, "serving");
+        ls_values_cut(served, "address", ls_page_string(json_array_get(serving, i), "address"), 200);
+    }
     if (is_model(row)) {
         add_evaluations(rows, ls_page_string(row, "entry"), values);
     }

@@ -52,14 +52,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const ls_registry_entry_file *)a)->name, ((const ls_registry_entry_file *)b)->name);
 }
 
-static json_t *files_to_json(const ls_registry_entry *entry, const char **bad_out)
+json_t *ls_registry_entry_files(const ls_registry_entry *entry, const char **bad_out)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < entry->file_count; i++) {
         const ls_registry_entry_file *f = &entry->files[i];
         json_t *row =
             json_pack("{s:s, s:I, s:s}", "name", f->name, "bytes", (json_int_t)f->bytes, "sha256", f->sha256);
-        if (!row) {
+        if (!row && bad_out) {
             *bad_out = f->name;
         }
         json_array_append_new(list, row);
@@ -67,7 +67,7 @@ static json_t *files_to_json(const ls_registry_entry *entry, const char **bad_ou
     return list;
 }
 
-static json_t *parents_to_json(const ls_registry_entry *entry)
+json_t *ls_registry_entry_parents(const ls_registry_entry *entry)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < entry->parent_count; i++) {
@@ -85,11 +85,12 @@ ls_status ls_registry_entry_encode(ls_arena *arena, ls_registry_entry *entry, co
     for (size_t i = 0; i < entry->file_count; i++) {
         LS_TRY(ls_blob_check_key(entry->files[i].name));
     }
-    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:o, s:o, s:s, s:f, s:s, s:O}", "format", FORMAT,
-                             "version", 1, "kind", ls_registry_entry_kind_names[entry->kind], "name",
-                             entry->name, "path", entry->path, "stored", entry->stored, "files",
-                             files_to_json(entry, &bad), "parents", parents_to_json(entry), "who", entry->who,
-                             "when", entry->when_s, "code", entry->code, "facts", entry->facts);
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:o, s:o, s:s, s:f, s:s, s:O}", "format", FORMAT, "version",
+                  1, "kind", ls_registry_entry_kind_names[entry->kind], "name", entry->name, "path",
+                  entry->path, "stored", entry->stored, "files", ls_registry_entry_files(entry, &bad),
+                  "parents", ls_registry_entry_parents(entry), "who", entry->who, "when", entry->when_s,
+                  "code", entry->code, "facts", entry->facts);
     char *text = root && !bad ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) {

@@ -79,6 +79,11 @@ LS_MUST_CHECK ls_status ls_registry_entry_encode(ls_arena *arena, ls_registry_en
 LS_MUST_CHECK ls_status ls_registry_entry_decode(ls_arena *arena, const char *text, size_t bytes,
                                                  const char *name, ls_registry_entry *entry_out);
 
+/* Lists as in the document; the caller drops them. bad_out: a name that is not UTF-8, and is left
+ * out; may be NULL. */
+json_t *ls_registry_entry_files(const ls_registry_entry *entry, const char **bad_out);
+json_t *ls_registry_entry_parents(const ls_registry_entry *entry);
+
 /* Sum over the files. */
 uint64_t ls_registry_entry_bytes(const ls_registry_entry *entry);
 

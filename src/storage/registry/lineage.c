@@ -273,25 +273,49 @@ size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const c
 json_t *ls_registry_found_to_json(const ls_registry_found *f)
 {
     const ls_registry_entry *e = &f->entry;
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:I, s:s, s:f, s:s, s:O}", "entry", f->digest,
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:I, s:s, s:f, s:s, s:O, s:o}", "entry", f->digest,
                      "name", f->name, "version", (int)f->version, "stage", ls_registry_stage_names[f->stage],
                      "kind", ls_registry_entry_kind_names[e->kind], "path", e->path, "stored", e->stored,
                      "bytes", (json_int_t)ls_registry_entry_bytes(e), "who", e->who, "when", e->when_s,
-                     "code", e->code, "facts", e->facts);
+                     "code", e->code, "facts", e->facts, "parents", ls_registry_entry_parents(e));
+}
+
+static json_t *served_to_json(const ls_served *served, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f}", "address", served[i].address, "who",
+                                              served[i].who, "since", served[i].since_s));
+    }
+    return list;
+}
+
+ls_status ls_registry_row(ls_registry *registry, ls_arena *arena, const ls_registry_found *found,
+                          json_t **row_out)
+{
+    enum { LINES = 6 };
+    const char *texts[LINES];
+    const ls_served *served = NULL;
+    size_t served_count = 0;
+    LS_TRY(ls_serving_list(registry, arena, found->digest, &served, &served_count));
+    const size_t count = ls_lineage_facts(arena, &found->entry, texts, LINES);
+    json_t *row = ls_registry_found_to_json(found), *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, json_string(texts[i]));
+    }
+    json_object_set_new(row, "label", json_string(ls_registry_label(arena, found)));
+    json_object_set_new(row, "lines", list);
+    json_object_set_new(row, "serving", served_to_json(served, served_count));
+    *row_out = row;
+    return LS_OK;
 }
 
 static json_t *node_to_json(const ls_lineage_node *node)
 {
     json_t *object = node->is_missing ? json_pack("{s:s, s:b}", "entry", node->found.digest, "missing", true)
                                       : ls_registry_found_to_json(&node->found);
-    json_t *serving = json_array();
-    for (size_t i = 0; i < node->served_count; i++) {
-        const ls_served *s = &node->served[i];
-        json_array_append_new(
-            serving, json_pack("{s:s, s:s, s:f}", "address", s->address, "who", s->who, "since", s->since_s));
-    }
     json_object_set_new(object, "generation", json_integer(node->generation));
-    json_object_set_new(object, "serving", serving);
+    json_object_set_new(object, "serving", served_to_json(node->served, node->served_count));
     return object;
 }
 

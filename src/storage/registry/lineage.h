@@ -49,9 +49,14 @@ const char *ls_registry_label(ls_arena *arena, const ls_registry_found *found);
  * 2.31", "by merge, method average". Returns their number, at most `count`. */
 size_t ls_lineage_facts(ls_arena *arena, const ls_registry_entry *entry, const char **lines, size_t count);
 
-/* {"entry","name","version","stage","kind","path","stored","bytes","who","when","code","facts"};
- * the caller drops it. */
+/* {"entry","name","version","stage","kind","path","stored","bytes","who","when","code","facts",
+ * "parents":[{"entry","as"}]}; the caller drops it. */
 json_t *ls_registry_found_to_json(const ls_registry_found *found);
+
+/* The same with "label", "lines" (facts, a few) and "serving":[{"address","who","since"}], for a
+ * table that people read; the caller drops it. */
+LS_MUST_CHECK ls_status ls_registry_row(ls_registry *registry, ls_arena *arena,
+                                        const ls_registry_found *found, json_t **row_out);
 
 /* {"entry","cut","nodes":[...],"edges":[{"parent","child","as"}]}; a node is as above with
  * "generation" and "serving":[{"address","who","since"}]. The caller drops it. */
