@@ -209,7 +209,8 @@ typedef enum ls_op_kind {
      * the rows of dout 0 of all members; parameter: bias, which is added (its gradient is the
      * linear's) */
     LS_OP_SCATTER,
-    /* in a tensor group, in place: in 0, and backward dout 0, becomes the sum over the members */
+    /* in a tensor group, in place: in 0, and backward dout 0, becomes the sum over the members;
+     * each adds up its own rows, and then all are gathered */
     LS_OP_SUM,
     /* in an expert group: in 0, rows of the visits of own tokens -> out 0, those of the visits of
      * all members' tokens to own experts, member by member; writes the second part of routes */
@@ -463,7 +464,7 @@ uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step);
 
 /* Floats of this member that others read in step `step`, once for each: of its tensor group, and of
  * its context group. From the two above: of a gather each other member reads the own rows, of a
- * scatter its own ones, of a sum all. */
+ * scatter its own ones, of a sum all; LS_OP_SUM is a scatter and a gather. */
 uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step);
 uint64_t ls_plan_context_floats_given(const ls_plan *plan, uint32_t step);
 

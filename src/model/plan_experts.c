@@ -103,7 +103,10 @@ static int32_t add_sum(builder *b, int32_t returned)
         return LS_NONE;
     }
     const int32_t index = add_op(b, LS_OP_SUM);
+    const int64_t own = (rows_of(b) + b->plan->options.tensor_degree - 1) / b->plan->options.tensor_degree;
+    const int32_t workspace = add_scratch(b, "own visits", own * b->config->width);
     op_at(b, index)->in[0] = op_at(b, index)->out[0] = returned;
+    op_at(b, index)->workspace = workspace;
     return index;
 }
 

@@ -73,8 +73,8 @@ uint64_t ls_plan_exchanged_floats(const ls_plan *plan, uint32_t step)
         return op->alike && (op->kind == LS_OP_GATHER) != is_forward
                    ? 0
                    : n * (uint64_t)plan->values[op->out[0]].cols;
-    case LS_OP_SUM:
-        return n * (uint64_t)(plan->config.experts_per_token * plan->config.width);
+    case LS_OP_SUM: /* scattered, then gathered */
+        return 2 * n * (uint64_t)(plan->config.experts_per_token * plan->config.width);
     case LS_OP_NORM:
     case LS_OP_ADD_NORM:
     case LS_OP_QK_NORM:
@@ -94,6 +94,14 @@ uint64_t ls_plan_tensor_floats_given(const ls_plan *plan, uint32_t step)
     const ls_op_kind kind = plan->ops[plan->steps[step].op].kind;
     const bool is_forward = plan->steps[step].phase == LS_PHASE_FORWARD;
     const uint64_t own = all / (uint64_t)plan->rows * (uint64_t)plan->own_rows;
+    if (kind == LS_OP_SUM && others > 0) {
+        const uint32_t degree = plan->options.tensor_degree, member = plan->options.tensor_member;
+        const int64_t visits = plan->rows * plan->config.experts_per_token;
+        const int64_t mine =
+            ls_piece_first(visits, degree, member + 1) - ls_piece_first(visits, degree, member);
+        const uint64_t row = all / 2 / (uint64_t)visits; /* of all pieces of the sequences */
+        return row * ((uint64_t)(visits - mine) + others * (uint64_t)mine);
+    }
     return kind != LS_OP_GATHER && kind != LS_OP_SCATTER ? others * all
            : (kind == LS_OP_GATHER) == is_forward        ? others * own
                                                          : all - own;

@@ -42,7 +42,8 @@ static void forward_uses(const ls_op *op, use_list *list)
     touch(list, op->stats[1], LS_USE_WRITE);
     touch(list, op->low, LS_USE_WRITE);
     touch(list, op->routes, op->kind == LS_OP_ROUTE ? LS_USE_WRITE : LS_USE_READ);
-    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_HEAD_LOSS) {
+    if (op->kind == LS_OP_LINEAR || op->kind == LS_OP_EXPERT_LINEAR || op->kind == LS_OP_HEAD_LOSS ||
+        op->kind == LS_OP_SUM) {
         touch(list, op->workspace, LS_USE_SCRATCH);
     }
     if (op->kind == LS_OP_HEAD_LOSS) {

@@ -546,16 +546,26 @@ static ls_status scatter_backward(ls_executor *e, const ls_op *op, const ls_exec
     return gather_rows(e, batch, op->dout[0], op->din[0]);
 }
 
+static ls_status sum_rows(ls_executor *e, const ls_op *op, const ls_executor_batch *batch, int32_t value)
+{
+    const ls_plan_options *o = &e->plan->options;
+    const ls_tensor all = ls_executor_value(e, value), scratch = ls_executor_value(e, op->workspace);
+    const int64_t first = ls_piece_first(all.rows, o->tensor_degree, o->tensor_member);
+    const int64_t past = ls_piece_first(all.rows, o->tensor_degree, o->tensor_member + 1);
+    const ls_tensor own = ls_tensor_f32(scratch.data, past - first, all.cols);
+    LS_TRY(ls_queue_wait(e->queue));
+    LS_TRY(batch->crew->scatter_rows(batch->crew->context, &all, &own));
+    return batch->crew->gather_rows(batch->crew->context, &own, &all);
+}
+
 static ls_status sum_forward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_tensor values = ls_executor_value(e, op->out[0]);
-    return ls_executor_reduce(e, batch, LS_CREW_SUM, &values);
+    return sum_rows(e, op, batch, op->out[0]);
 }
 
 static ls_status sum_backward(ls_executor *e, const ls_op *op, const ls_executor_batch *batch)
 {
-    const ls_tensor values = ls_executor_value(e, op->din[0]);
-    return ls_executor_reduce(e, batch, LS_CREW_SUM, &values);
+    return sum_rows(e, op, batch, op->din[0]);
 }
 
 /* ---- add ---- */
