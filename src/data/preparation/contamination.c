@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "data/preparation/first_table.h"
 #include "data/preparation/folded_words.h"
 #include "data/record_walk.h"
 #include "data/text.h"
@@ -16,19 +17,13 @@ typedef struct item {
     uint64_t line;
 } item;
 
-typedef struct slot {
-    uint64_t gram;
-    /* Number of the item plus 1; 0: free. */
-    uint32_t item;
-} slot;
-
 struct ls_contamination {
     uint64_t ngram;
     ls_arena arena;
     item *items;
     size_t item_count, item_capacity;
-    slot *slots;
-    size_t mask, used;
+    /* Hashes of sequences, each with the number of its first record plus 1. */
+    ls_first_table grams;
     /* A bit for each gram that there may be; its size is a power of two. */
     uint64_t *filter;
     size_t filter_mask;
@@ -39,15 +34,6 @@ struct ls_contamination {
 };
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-static slot *find_slot(slot *slots, size_t mask, uint64_t gram)
-{
-    size_t at = (size_t)gram & mask;
-    while (slots[at].item && slots[at].gram != gram) {
-        at = (at + 1) & mask;
-    }
-    return &slots[at];
-}
 
 static uint64_t bit_of(const ls_contamination *c, uint64_t gram, uint64_t **word_out)
 {
@@ -60,7 +46,7 @@ static ls_status make_filter(ls_contamination *c)
 {
     uint64_t *word;
     size_t words = 64;
-    while (words < c->used / 4) {
+    while (words < c->grams.used / 4) {
         words *= 2;
     }
     c->filter = calloc(words, sizeof *c->filter);
@@ -68,34 +54,10 @@ static ls_status make_filter(ls_contamination *c)
         return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
     }
     c->filter_mask = words - 1;
-    for (size_t i = 0; i <= c->mask; i++) {
-        const uint64_t bit = bit_of(c, c->slots[i].gram, &word);
-        *word |= c->slots[i].item ? bit : 0;
+    for (size_t i = 0; i <= c->grams.mask; i++) {
+        const uint64_t bit = bit_of(c, c->grams.slots[i].hash, &word);
+        *word |= c->grams.slots[i].first ? bit : 0;
     }
-    return LS_OK;
-}
-
-static ls_status make_room(ls_contamination *c, size_t more)
-{
-    size_t count = c->slots ? c->mask + 1 : 1024;
-    if (c->slots && 2 * (c->used + more) <= count) {
-        return LS_OK;
-    }
-    while (count < 2 * (c->used + more)) {
-        count *= 2;
-    }
-    slot *slots = calloc(count, sizeof *slots);
-    if (!slots) {
-        return ls_fail(LS_ERR_MEMORY, "not enough memory for the evaluation files");
-    }
-    for (size_t i = 0; c->slots && i <= c->mask; i++) {
-        if (c->slots[i].item) {
-            *find_slot(slots, count - 1, c->slots[i].gram) = c->slots[i];
-        }
-    }
-    free(c->slots);
-    c->slots = slots;
-    c->mask = count - 1;
     return LS_OK;
 }
 
@@ -110,7 +72,6 @@ static ls_status add_item(ls_contamination *c, const char *path, uint64_t line, 
         c->short_count++;
         return LS_OK;
     }
-    LS_TRY(make_room(c, count));
     if (c->item_count == c->item_capacity) {
         LS_TRY(ls_list_grow(&c->items, c->item_count, &c->item_capacity, sizeof *c->items));
     }
@@ -118,10 +79,8 @@ static ls_status add_item(ls_contamination *c, const char *path, uint64_t line, 
     ls_gram gram = ls_gram_begin(c->ngram);
     for (size_t i = 0; i < count; i++) {
         const uint64_t hash = ls_gram_roll(&gram, words[i], i >= c->ngram ? words[i - c->ngram] : 0);
-        slot *s = i + 1 >= c->ngram ? find_slot(c->slots, c->mask, hash) : NULL;
-        if (s && !s->item) {
-            *s = (slot){hash, (uint32_t)c->item_count};
-            c->used++;
+        if (i + 1 >= c->ngram && (!c->grams.slots || !ls_first_table_find(&c->grams, hash)->first)) {
+            LS_TRY(ls_first_table_put(&c->grams, (ls_first_place){hash, (uint32_t)c->item_count, false}));
         }
     }
     return LS_OK;
@@ -215,7 +174,7 @@ void ls_contamination_close(ls_contamination *c)
 {
     if (c) {
         free(c->items);
-        free(c->slots);
+        free(c->grams.slots);
         free(c->filter);
         ls_arena_release(&c->arena);
         free(c);
@@ -237,9 +196,9 @@ ls_status ls_contamination_judge(const ls_contamination *c, ls_step_scratch *scr
         if (!(*word & bit) || i + 1 < c->ngram) {
             continue;
         }
-        const slot *s = find_slot(c->slots, c->mask, hash);
-        if (s->item) {
-            *removal_out = (ls_removal){.reason = LS_CONTAMINATED, .detail = s->item - 1};
+        const uint32_t first = ls_first_table_find(&c->grams, hash)->first;
+        if (first) {
+            *removal_out = (ls_removal){.reason = LS_CONTAMINATED, .detail = first - 1};
             return LS_OK;
         }
     }

@@ -243,8 +243,7 @@ ls_hash128 ls_exact_hash(const ls_step *step, ls_step_scratch *scratch, const ls
     if (!step->exact.normalised) {
         return ls_xxh3_128(passage->text, passage->bytes);
     }
-    ls_text *folded = &scratch->folded_text;
-    ls_text_clear(folded);
+    ls_text *folded = ls_scratch_spare(scratch, passage);
     ls_text_append_bytes(folded, passage->text, passage->bytes);
     size_t used = 0;
     bool has_gap = false;

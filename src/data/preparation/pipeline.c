@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/yaml.h"
+#include "data/preparation/private_data.h"
 
 #include <errno.h>
 #include <string.h>
@@ -70,7 +71,6 @@ static ls_status fail_kind(const char *place, const char *name)
 /* Checks what a table cannot. */
 static ls_status check_step(const ls_step *step, const char *place)
 {
-    static const char *const kinds[] = {"mail", "phone", "card", "iban", "ip", "key"};
     if (step->kind == LS_STEP_LANGUAGE && (!step->language.model[0] || step->language.keep.count == 0)) {
         return ls_fail(LS_ERR_INVALID, "%s: the step language needs the keys model and keep", place);
     }
@@ -82,16 +82,8 @@ static ls_status check_step(const ls_step *step, const char *place)
         return ls_fail(LS_ERR_INVALID, "%s: bands x rows is %llu, allowed is 1 to %d", place,
                        (unsigned long long)(step->minhash.bands * step->minhash.rows), LS_MINHASH_HASHES_MAX);
     }
-    for (size_t i = 0; step->kind == LS_STEP_PII && i < step->pii.kinds.count; i++) {
-        bool is_known = false;
-        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-            is_known = is_known || strcmp(kinds[k], step->pii.kinds.items[i]) == 0;
-        }
-        if (!is_known) {
-            return ls_fail(LS_ERR_INVALID,
-                           "%s: kinds has %.40s; allowed are mail, phone, card, iban, ip, key", place,
-                           step->pii.kinds.items[i]);
-        }
+    if (step->kind == LS_STEP_PII && ls_private_kinds(step) == 0) {
+        return ls_fail(LS_ERR_INVALID, "%s: allowed in kinds are mail, phone, card, iban, ip, key", place);
     }
     return LS_OK;
 }

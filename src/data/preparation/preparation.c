@@ -163,7 +163,7 @@ static ls_status find_bases(ls_preparation *p, const ls_pass *pass, ls_file_map 
 static ls_status write_lines(ls_preparation *p, const ls_pass *pass, const ls_file_map *findings,
                              const ls_finding *verdicts)
 {
-    ls_line_table table = {0};
+    ls_first_table table = {0};
     LS_TRY(ls_verdicts_find_lines(p->pipeline, pass, findings, verdicts, &table));
     const size_t slots = table.slots ? table.mask + 1 : 0;
     const ls_status status =

@@ -312,9 +312,14 @@ uint32_t ls_private_kinds(const ls_step *step)
 {
     uint32_t kinds = step->pii.kinds.count == 0 ? (1u << KINDS) - 1 : 0;
     for (size_t i = 0; i < step->pii.kinds.count; i++) {
-        for (int kind = 0; kind < KINDS; kind++) {
-            kinds |= strcmp(step->pii.kinds.items[i], names[kind]) == 0 ? 1u << kind : 0;
+        int kind = 0;
+        while (kind < KINDS && strcmp(step->pii.kinds.items[i], names[kind]) != 0) {
+            kind++;
         }
+        if (kind == KINDS) {
+            return 0;
+        }
+        kinds |= 1u << kind;
     }
     return kinds;
 }

@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-/* The kinds that a step looks for, a bit for each. */
+/* The kinds that a step looks for, a bit for each; 0 if it names one that there is not. */
 uint32_t ls_private_kinds(const ls_step *step);
 
 /* Replaces private data by [MAIL], [PHONE], [CARD], [IBAN], [IP] and [KEY]. Returns how many pieces

@@ -168,10 +168,17 @@ void ls_json_string_append(ls_text *out, const char *text, size_t bytes)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-static bool skip_value(scan *s, int depth);
+/* The string under a key; at is NULL until it is found. */
+typedef struct found {
+    const char *field;
+    const char *at, *end;
+    bool has_escape;
+} found;
 
-/* Behind the opening bracket. */
-static bool skip_members(scan *s, bool is_object, int depth)
+static bool skip_value(scan *s, int depth, found *text);
+
+/* After the opening bracket. text: what to look for among the members, or NULL. */
+static bool skip_members(scan *s, bool is_object, int depth, found *text)
 {
     const char close = is_object ? '}' : ']';
     bool has_escape;
@@ -179,10 +186,24 @@ static bool skip_members(scan *s, bool is_object, int depth)
         return true;
     }
     do {
-        if (is_object && !(take(s, '"') && skip_string(s, &has_escape) && take(s, ':'))) {
-            return false;
+        found *wanted = NULL;
+        if (is_object) {
+            if (!take(s, '"')) {
+                return false;
+            }
+            const char *key = s->at;
+            if (!skip_string(s, &has_escape)) {
+                return false;
+            }
+            const size_t bytes = (size_t)(s->at - 1 - key);
+            const bool is_field =
+                text && !text->at && strlen(text->field) == bytes && memcmp(key, text->field, bytes) == 0;
+            wanted = is_field ? text : NULL;
+            if (!take(s, ':')) {
+                return false;
+            }
         }
-        if (!skip_value(s, depth)) {
+        if (!skip_value(s, depth, wanted)) {
             return false;
         }
     } while (take(s, ','));
@@ -218,7 +239,8 @@ static bool skip_number(scan *s)
     return true;
 }
 
-static bool skip_value(scan *s, int depth)
+/* text: where to note the value if it is a string, or NULL. */
+static bool skip_value(scan *s, int depth, found *text)
 {
     static const char *const words[] = {"null", "true", "false"};
     bool has_escape;
@@ -227,12 +249,18 @@ static bool skip_value(scan *s, int depth)
         return false;
     }
     if (*s->at == '"') {
-        s->at++;
-        return skip_string(s, &has_escape);
+        const char *from = ++s->at;
+        if (!skip_string(s, &has_escape)) {
+            return false;
+        }
+        if (text) {
+            *text = (found){text->field, from, s->at - 1, has_escape};
+        }
+        return true;
     }
     if (*s->at == '{' || *s->at == '[') {
         s->at++;
-        return skip_members(s, s->at[-1] == '{', depth + 1);
+        return skip_members(s, s->at[-1] == '{', depth + 1, NULL);
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const size_t bytes = strlen(words[i]);
@@ -244,57 +272,14 @@ static bool skip_value(scan *s, int depth)
     return skip_number(s);
 }
 
-/* The string under a key. */
-typedef struct found {
-    const char *at, *end;
-    bool has_escape;
-} found;
-
-/* The value of a member whose key is the field. True if the record is JSON so far. */
-static bool find_value(scan *s, found *text)
-{
-    skip_blanks(s);
-    if (s->at == s->end || *s->at != '"' || text->at) {
-        return skip_value(s, 0);
-    }
-    const char *from = ++s->at;
-    if (!skip_string(s, &text->has_escape)) {
-        return false;
-    }
-    text->at = from;
-    text->end = s->at - 1;
-    return true;
-}
-
 /* Finds the field of an object. Returns false if it is not an object in JSON; text->at is NULL if
  * there is no string under the field. */
 static bool find_text(const char *data, size_t bytes, const char *field, found *text)
 {
-    const size_t field_bytes = strlen(field);
     scan s = {data, data + bytes};
-    bool has_escape;
-    *text = (found){0};
-    if (!take(&s, '{')) {
+    *text = (found){.field = field};
+    if (!take(&s, '{') || !skip_members(&s, true, 0, text)) {
         return false;
-    }
-    if (!take(&s, '}')) {
-        do {
-            if (!take(&s, '"')) {
-                return false;
-            }
-            const char *key = s.at;
-            if (!skip_string(&s, &has_escape)) {
-                return false;
-            }
-            const size_t key_bytes = (size_t)(s.at - 1 - key);
-            const bool is_field = key_bytes == field_bytes && memcmp(key, field, key_bytes) == 0;
-            if (!take(&s, ':') || !(is_field ? find_value(&s, text) : skip_value(&s, 0))) {
-                return false;
-            }
-        } while (take(&s, ','));
-        if (!take(&s, '}')) {
-            return false;
-        }
     }
     skip_blanks(&s);
     return s.at == s.end;

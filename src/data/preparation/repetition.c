@@ -2,23 +2,19 @@
 /*
  * The repetition rules of Gopher.
  *
- * Sequences of words are compared by hash. With sums[i] the polynomial of the first i words, the
- * sequence [i, i + n) is sums[i + n] - sums[i] * BASE^n. The most frequent sequences are compared
- * word by word; repeated ones as datatrove does, by their letters without the borders of the
- * words, for which the polynomial is over bytes. Most documents repeat little, and one table of
- * pairs decides about them: the count of the most frequent pair is a bound for triples and fours,
- * and a sequence of five words or more is repeated only where all of its pairs are.
+ * Sequences of words are compared by hash: the most frequent ones word by word, repeated ones as
+ * datatrove does, by their letters without the borders of the words. Most documents repeat little,
+ * and one table of pairs decides about them: the count of the most frequent pair is a bound for
+ * triples and fours, and a sequence of five words or more is repeated only where all of its pairs
+ * are.
  */
 #include "data/preparation/quality.h"
 
 #include "base/hash.h"
 #include "tokenizer/unicode.h"
 
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const uint64_t BASE = 0x9E3779B97F4A7C15;
 static const double paragraph_max = 0.3, paragraph_characters_max = 0.2, line_max = 0.3,
                     line_characters_max = 0.2;
 static const double top_max[] = {0.2, 0.18, 0.16};
@@ -88,86 +84,13 @@ static ls_status judge_elements(ls_step_scratch *scratch, const ls_passage *pass
 
 /* ---- sequences of words ---------------------------------------------------------------------- */
 
-static ls_status reserve_sums(ls_step_scratch *scratch)
+static uint64_t gram_of(const ls_words *words, size_t at, size_t n)
 {
-    const size_t count = 2 * (scratch->words.count + 1);
-    if (scratch->sum_capacity < count) {
-        free(scratch->sums);
-        scratch->sum_capacity = 0;
-        scratch->sums = malloc(2 * count * sizeof *scratch->sums);
-        if (!scratch->sums) {
-            return ls_fail(LS_ERR_MEMORY, "not enough memory for a document of %zu words", count);
-        }
-        scratch->sum_capacity = 2 * count;
+    uint64_t sum = 0;
+    for (size_t i = at; i < at + n; i++) {
+        sum = sum * 0x9E3779B97F4A7C15 + words->items[i].hash;
     }
-    return LS_OK;
-}
-
-static uint64_t power_of(uint64_t n)
-{
-    uint64_t power = 1, square = BASE;
-    for (; n > 0; n >>= 1) {
-        power *= n & 1 ? square : 1;
-        square *= square;
-    }
-    return power;
-}
-
-static uint64_t mix(uint64_t sum)
-{
     return (sum ^ sum >> 29) * 0xBF58476D1CE4E5B9;
-}
-
-/* Sums over words. */
-static void sum_words(ls_step_scratch *scratch)
-{
-    uint64_t *sums = scratch->sums;
-    sums[0] = 0;
-    for (size_t i = 0; i < scratch->words.count; i++) {
-        sums[i + 1] = sums[i] * BASE + scratch->words.items[i].hash;
-    }
-}
-
-static uint64_t gram_of(const ls_step_scratch *scratch, size_t at, size_t n, uint64_t power)
-{
-    return mix(scratch->sums[at + n] - scratch->sums[at] * power);
-}
-
-/* Powers of BASE, for few bytes. */
-enum { POWERS = 128 };
-static uint64_t powers[POWERS];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void compute_powers(void)
-{
-    for (uint64_t i = 0; i < POWERS; i++) {
-        powers[i] = power_of(i);
-    }
-}
-
-/* Sums over bytes; after them in the array, how many bytes there are. */
-static void sum_letters(ls_step_scratch *scratch, const char *text)
-{
-    const size_t count = scratch->words.count;
-    uint64_t *sums = scratch->sums, *bytes = sums + count + 1;
-    sums[0] = bytes[0] = 0;
-    for (size_t i = 0; i < count; i++) {
-        const ls_text_word *word = &scratch->words.items[i];
-        uint64_t sum = 0;
-        for (uint32_t k = 0; k < word->bytes; k++) {
-            sum = sum * BASE + (unsigned char)text[word->at + k] + 1;
-        }
-        sums[i + 1] = sums[i] * (word->bytes < POWERS ? powers[word->bytes] : power_of(word->bytes)) + sum;
-        bytes[i + 1] = bytes[i] + word->bytes;
-    }
-}
-
-static uint64_t letters_of(const ls_step_scratch *scratch, size_t at, size_t n)
-{
-    const uint64_t *sums = scratch->sums, *bytes = sums + scratch->words.count + 1;
-    const uint64_t length = bytes[at + n] - bytes[at];
-    const uint64_t power = length < POWERS ? powers[length] : power_of(length);
-    return mix(sums[at + n] - sums[at] * power);
 }
 
 static size_t gram_characters(const ls_words *words, size_t at, size_t n)
@@ -193,13 +116,11 @@ static ls_status count_top(ls_step_scratch *scratch, size_t n, size_t *slots_out
 {
     enum { PAIRS = 4 };
     const ls_words *words = &scratch->words;
-    const uint64_t power = power_of(n);
     size_t run = 0;
     LS_TRY(ls_scratch_table(scratch, words->count, slots_out));
     found->most = 0;
     for (size_t i = 0; i + n <= words->count; i++) {
-        const uint32_t count =
-            ++scratch->counts[ls_scratch_slot(scratch, *slots_out, gram_of(scratch, i, n, power))];
+        const uint32_t count = ++scratch->counts[ls_scratch_slot(scratch, *slots_out, gram_of(words, i, n))];
         run = count > 1 ? run + 1 : 0;
         if (count > 1) {
             found->most = count > found->most ? count : found->most;
@@ -215,9 +136,8 @@ static ls_status count_top(ls_step_scratch *scratch, size_t n, size_t *slots_out
 /* The characters of the first sequence that is there `most` times, with n - 1 spaces. */
 static size_t top_characters(ls_step_scratch *scratch, size_t n, size_t slots, uint32_t most)
 {
-    const uint64_t power = power_of(n);
     size_t best = 0;
-    while (scratch->counts[ls_scratch_slot(scratch, slots, gram_of(scratch, best, n, power))] < most) {
+    while (scratch->counts[ls_scratch_slot(scratch, slots, gram_of(&scratch->words, best, n))] < most) {
         best++;
     }
     return gram_characters(&scratch->words, best, n) + n - 1;
@@ -255,20 +175,26 @@ static ls_status judge_top(ls_step_scratch *scratch, size_t *covered_out, ls_rem
     return LS_OK;
 }
 
-/* Characters in sequences of n words that were there before; each repeat is passed as a whole. */
-static ls_status count_duplicates(ls_step_scratch *scratch, size_t n, size_t *characters_out)
+/* Characters in sequences of n words, n <= words, whose letters were there before; each repeat is
+ * passed as a whole. letters: those of all words. */
+static ls_status count_duplicates(ls_step_scratch *scratch, const char *letters, size_t n,
+                                  size_t *characters_out)
 {
     const ls_words *words = &scratch->words;
-    size_t slots, repeated = 0;
+    size_t slots, repeated = 0, bytes = 0;
     LS_TRY(ls_scratch_table(scratch, words->count, &slots));
+    for (size_t i = 0; i < n; i++) {
+        bytes += words->items[i].bytes;
+    }
     for (size_t i = 0; i + n <= words->count;) {
-        const size_t slot = ls_scratch_slot(scratch, slots, letters_of(scratch, i, n));
-        if (scratch->counts[slot] > 0) {
-            repeated += gram_characters(words, i, n);
-            i += n;
-        } else {
-            scratch->counts[slot] = 1;
-            i++;
+        const size_t slot = ls_scratch_slot(scratch, slots, ls_xxh3(letters, bytes, 0));
+        const bool is_there = scratch->counts[slot] > 0;
+        repeated += is_there ? gram_characters(words, i, n) : 0;
+        scratch->counts[slot] = 1;
+        for (size_t end = i + (is_there ? n : 1); i < end; i++) {
+            letters += words->items[i].bytes;
+            bytes -= words->items[i].bytes;
+            bytes += i + n < words->count ? words->items[i + n].bytes : 0;
         }
     }
     *characters_out = repeated;
@@ -279,11 +205,14 @@ static ls_status judge_duplicates(ls_step_scratch *scratch, const ls_passage *pa
                                   ls_removal *removal_out)
 {
     const double characters = (double)scratch->characters;
-    pthread_once(&once, compute_powers);
-    sum_letters(scratch, passage->text);
-    for (size_t k = 0; k < 6 && !removal_out->reason; k++) {
+    const ls_words *words = &scratch->words;
+    ls_text *letters = ls_scratch_spare(scratch, passage);
+    for (size_t i = 0; i < words->count; i++) {
+        ls_text_append_bytes(letters, passage->text + words->items[i].at, words->items[i].bytes);
+    }
+    for (size_t k = 0; k < 6 && k + 5 <= words->count && !removal_out->reason; k++) {
         size_t repeated;
-        LS_TRY(count_duplicates(scratch, k + 5, &repeated));
+        LS_TRY(count_duplicates(scratch, letters->data, k + 5, &repeated));
         const double share = (double)repeated / characters;
         if (share > duplicate_max[k]) {
             *removal_out = ls_removal_of((uint8_t)(LS_REPETITION_DUPLICATE + k), share);
@@ -301,8 +230,6 @@ ls_status ls_repetition_judge(ls_step_scratch *scratch, const ls_passage *passag
     }
     size_t covered = 0;
     if (!removal.reason && scratch->words.count > 0) {
-        LS_TRY(reserve_sums(scratch));
-        sum_words(scratch);
         LS_TRY(judge_top(scratch, &covered, &removal));
     }
     /* No rule allows less than the last one. */

@@ -70,12 +70,10 @@ void ls_scratch_release(ls_step_scratch *scratch)
     ls_words_release(&scratch->words);
     free(scratch->folded);
     free(scratch->keys);
-    free(scratch->sums);
     free(scratch->counts);
     free(scratch->code_points);
     for (size_t i = 0; i < LS_SCRATCH_TEXTS; i++) {
         ls_text_release(&scratch->texts[i]);
     }
-    ls_text_release(&scratch->folded_text);
     *scratch = (ls_step_scratch){0};
 }

@@ -28,15 +28,14 @@ typedef struct ls_step_scratch {
     uint64_t *folded;
     const char *folded_from;
     size_t folded_count, folded_capacity, folded_bytes;
-    /* Tables: keys and counts; sums of prefixes. */
-    uint64_t *keys, *sums;
+    /* A table: keys and counts. */
+    uint64_t *keys;
     uint32_t *counts;
-    size_t slot_capacity, sum_capacity;
+    size_t slot_capacity;
     uint32_t *code_points;
     size_t code_point_capacity;
     /* The text before, within and after a step that changes it. */
     ls_text texts[LS_SCRATCH_TEXTS];
-    ls_text folded_text;
 } ls_step_scratch;
 
 /* Begins a document: what is known of the one before, by the address of its text, is forgotten. */

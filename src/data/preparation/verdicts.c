@@ -275,7 +275,7 @@ static ls_status decide_similar(reader r, size_t index, ls_finding *verdicts, ui
 
 /* Puts those lines of all documents in a table whose hashes are in part `part` of `parts`. */
 static ls_status put_lines(reader r, const ls_finding *verdicts, uint64_t part, uint64_t parts,
-                           ls_line_table *lines)
+                           ls_first_table *lines)
 {
     for (uint64_t i = 0; read_finding(&r); i++) {
         for (uint32_t k = 0; verdicts[i].step == LS_VERDICT_KEPT && k < r.line_count; k++) {
@@ -284,22 +284,22 @@ static ls_status put_lines(reader r, const ls_finding *verdicts, uint64_t part, 
             if (hash % parts != part) {
                 continue;
             }
-            ls_common_line *line = lines->slots ? ls_line_table_find(lines, hash) : NULL;
+            ls_first_place *line = lines->slots ? ls_first_table_find(lines, hash) : NULL;
             if (line && line->first) {
                 line->is_common = line->is_common || line->first - 1 != i;
             } else {
-                LS_TRY(ls_line_table_put(lines, (ls_common_line){.hash = hash, .first = (uint32_t)i + 1}));
+                LS_TRY(ls_first_table_put(lines, (ls_first_place){.hash = hash, .first = (uint32_t)i + 1}));
             }
         }
     }
     return LS_OK;
 }
 
-static ls_status keep_common(const ls_line_table *all, ls_line_table *common)
+static ls_status keep_common(const ls_first_table *all, ls_first_table *common)
 {
     for (uint64_t i = 0; all->slots && i <= all->mask; i++) {
         if (all->slots[i].is_common) {
-            LS_TRY(ls_line_table_put(common, all->slots[i]));
+            LS_TRY(ls_first_table_put(common, all->slots[i]));
         }
     }
     return LS_OK;
@@ -307,7 +307,7 @@ static ls_status keep_common(const ls_line_table *all, ls_line_table *common)
 
 ls_status ls_verdicts_find_lines(const ls_data_pipeline *pipeline, const ls_pass *pass,
                                  const ls_file_map *findings, const ls_finding *verdicts,
-                                 ls_line_table *table_out)
+                                 ls_first_table *table_out)
 {
     const reader r = begin_reading(pipeline, pass, findings);
     uint64_t lines = 0, documents = 0;
@@ -317,10 +317,10 @@ ls_status ls_verdicts_find_lines(const ls_data_pipeline *pipeline, const ls_pass
     /* A table that grows has up to 96 bytes for each line. */
     const uint64_t memory = 36 * documents > 64 << 20 ? 36 * documents : 64 << 20;
     const uint64_t parts = 96 * lines / memory + 1;
-    ls_line_table common = {0};
+    ls_first_table common = {0};
     ls_status status = LS_OK;
     for (uint64_t part = 0; status == LS_OK && part < parts; part++) {
-        ls_line_table all = {0};
+        ls_first_table all = {0};
         status = put_lines(r, verdicts, part, parts, &all);
         status = status == LS_OK ? keep_common(&all, &common) : status;
         free(all.slots);

@@ -87,6 +87,6 @@ LS_MUST_CHECK ls_status ls_verdicts_decide(const ls_data_pipeline *pipeline, con
  */
 LS_MUST_CHECK ls_status ls_verdicts_find_lines(const ls_data_pipeline *pipeline, const ls_pass *pass,
                                                const ls_file_map *findings, const ls_finding *verdicts,
-                                               ls_line_table *table_out);
+                                               ls_first_table *table_out);
 
 #endif
