@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static char folder[] = "/tmp/lockstep-fuzz-XXXXXX", path[64];
+static char folder[] = "/dev/shm/lockstep-fuzz-XXXXXX", path[64];
 
 static void remove_folder(void)
 {

@@ -7,6 +7,7 @@ region us-east-1. Read at each request, if they exist:
   FOLDER/faults   lines "METHOD PART FAULT [COUNT]": for requests whose path holds PART (* for any), COUNT times (default 1):
                   code N    cut BYTES (the answer ends early)    slow SECONDS    lost (done, but the connection closes without an answer)
                   range (another range than asked for)    late200 (an error in an answer with code 200)    skew    region    flip (a bit of the body)
+                  short BYTES (a whole answer with so many bytes less)    twice (the body again after itself)    gone (there is no such bucket)
   FOLDER/kill     "N PID...": at the N-th request from now on, the processes named are killed, before the request is answered
   FOLDER/asked    one line per request: method path?query bytes range
 Also: POST / as STS (web identity), /latest/... as the metadata service of a cloud machine.
@@ -32,7 +33,7 @@ def fault(method, path):
             words = line.split()
             if len(words) < 3:
                 continue
-            arguments = 1 if words[2] in ("code", "cut", "slow") else 0
+            arguments = 1 if words[2] in ("code", "cut", "slow", "short") else 0
             count = int(words[3 + arguments]) if len(words) > 3 + arguments else 1
             if words[0] in (method, "*") and (words[1] == "*" or words[1] in path) and used.get(line, 0) < count:
                 used[line] = used.get(line, 0) + 1
@@ -143,6 +144,8 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(float(now[1]))
             if now[:1] == ["code"]:
                 raise Error(int(now[1]), {"403": "AccessDenied", "503": "SlowDown"}.get(now[1], "InternalError"))
+            if now[:1] == ["gone"]:
+                raise Error(404, "NoSuchBucket")
             if now[:1] == ["skew"]:
                 raise Error(403, "RequestTimeTooSkewed", "<ServerTime>2020-01-01T00:00:00Z</ServerTime>")
             if now[:1] == ["region"]:
@@ -214,6 +217,10 @@ class Handler(BaseHTTPRequestHandler):
             body, code = body[first:last + 1], 206
         if now[:1] == ["flip"]:
             body = bytes([body[0] ^ 1]) + body[1:]
+        if now[:1] == ["short"]:
+            body = body[:-int(now[1])]
+        if now[:1] == ["twice"]:
+            body += body
         self.answer(code, body, cut=int(now[1]) if now[:1] == ["cut"] else None, **headers)
 
     def list_objects(self, query):

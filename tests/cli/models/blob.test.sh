@@ -108,6 +108,16 @@ says "HTTP 503"
 faults "GET a/small range 99"
 expect 3 blob get s3://bucket/a/small none
 says "has a different range than requested"
+faults "GET a/big short 10 99"
+expect 3 blob get s3://bucket/a/big none
+says "the answer for a/big has" "bytes instead of"
+faults "GET a/big twice 99"
+expect 3 blob get s3://bucket/a/big none
+says "the answer for a/big is longer than"
+faults "GET a/big gone 99"
+expect 2 blob get s3://bucket/a/big none
+says "no bucket bucket"
+check "nothing appears of them" test ! -e none
 faults "HEAD a/small code 403" "GET a/small code 403"
 expect 1 blob get s3://bucket/a/small none
 says "lack the right to read it"

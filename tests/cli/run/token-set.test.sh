@@ -72,6 +72,13 @@ says "s3://bucket/set/0000" "arrives damaged"
 faults "GET set/0 code 403 99999"
 expect 1 train --run-dir none2
 says "streaming tokens" "403"
+rm -rf home
+faults "GET set/0 gone 99999"
+expect 2 train --run-dir none7
+says "streaming tokens" "has no bucket bucket"
+faults "GET set/0 short 10 99999"
+expect 3 train --run-dir none8
+says "streaming tokens" "bytes instead of"
 faults
 # The cache is damaged, too small, or not writable.
 expect 0 train --run-dir first
