@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { X_LABEL_ROOM = 76, Y_LABEL_ROOM = 40, EDGE_ROOM = 8 };
 

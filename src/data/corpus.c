@@ -5,7 +5,6 @@
 #include "data/token_file.h"
 #include "storage/blob/blob.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

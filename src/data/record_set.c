@@ -7,7 +7,6 @@
 #include "data/order.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef unsigned long long ull;
 

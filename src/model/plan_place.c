@@ -11,7 +11,6 @@
 #include "model/plan_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* In units of 4 bytes: 256 bytes, as the copy engine of a GPU wants it. */
 enum { VALUE_ALIGN = 64 };

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "tokenizer/unicode.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct reader {

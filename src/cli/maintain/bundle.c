@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A text of a bundle, which anybody may have written, for the terminal. */
 static const char *shown(ls_arena *arena, const char *text)

@@ -4,7 +4,6 @@
 #include "cli/registered.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const ls_option eval_options[] = {
     LS_ROW_TEXTS(eval_settings, data, "FILE",

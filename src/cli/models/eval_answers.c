@@ -4,7 +4,6 @@
 #include "cli/table.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "execution/train/adapter_file.h"
 #include "execution/train/memory.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* Memory of a process in addition to the parameters: program, libraries, panels of the matrix

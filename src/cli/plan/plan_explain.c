@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 #include <strings.h>
 
 typedef ls_status explain_function(const ls_plan_answer *answer, ls_text *text);

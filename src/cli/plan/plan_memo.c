@@ -5,7 +5,6 @@
 #include "planning/money/memo.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <time.h>
 
 enum { NAMES_SHOWN = 6 }; /* names of runs in a sentence */

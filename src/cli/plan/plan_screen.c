@@ -7,7 +7,6 @@
 #include "cli/plan/plan.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 enum { COLUMNS = 80, INDENT = 12, LINES_MOST = 20 };
 

@@ -4,9 +4,7 @@
 #include "cli/command.h"
 #include "cli/queue/queue.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 typedef struct token_settings {

@@ -7,7 +7,6 @@
 #include "cli/table.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Bytes encoded between two writes, and numbers per tile of work. */
 enum { CHUNK_BYTES = 4 << 20, TILE_NUMBERS = 1 << 15 };

@@ -5,7 +5,6 @@
 #include "model/rope.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include "storage/checkpoint/manifest.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -16,7 +16,6 @@
 #include "execution/hang/watchdog_internal.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

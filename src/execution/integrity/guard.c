@@ -2,7 +2,6 @@
 #include "execution/integrity/guard.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* ---- status ---- */

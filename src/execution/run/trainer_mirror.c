@@ -6,7 +6,6 @@
 #include "base/log.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* ---- bringing a run back ---- */
 

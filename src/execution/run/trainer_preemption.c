@@ -9,8 +9,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 ls_status ls_trainer_stop_status(const ls_trainer *trainer)
 {

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* LS_OK: none of the shards that the checkpoint names has other content now. */

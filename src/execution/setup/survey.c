@@ -7,7 +7,6 @@
 #include "data/record_walk.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { RECORDS_MAX = 20000, BYTES_MAX = 64 << 20 };
 

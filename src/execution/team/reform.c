@@ -4,8 +4,6 @@
 #include "base/assert.h"
 #include "base/math.h"
 
-#include <string.h>
-
 /* ---- cutting ---- */
 
 /* Ranks of a host that can get parts, in whole units. */

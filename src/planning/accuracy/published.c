@@ -6,7 +6,6 @@
 #include "planning/hardware/data_file.h"
 #include "planning/step/step_time.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* Finds what fits in place of a strategy that does not. */
 static void find_instead(ls_plan_answer *answer)

@@ -6,7 +6,6 @@
 #include "base/assert.h"
 #include "planning/model/shape_internal.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- the digest of a dense layer ---- */

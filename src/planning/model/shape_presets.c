@@ -4,8 +4,6 @@
 #include "config/names.h"
 #include "planning/model/shape_internal.h"
 
-#include <string.h>
-
 typedef struct preset {
     const char *name;
     ls_family family;

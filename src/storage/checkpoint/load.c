@@ -9,7 +9,6 @@
 #include "storage/checkpoint/reader.h"
 #include "storage/checkpoint/state_hash.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- load ---- */

@@ -4,12 +4,9 @@
 #include "base/assert.h"
 #include "base/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A growing text; compact JSON is written by hand here because its bytes must equal those of
  * Hugging Face's writer. */

@@ -3,8 +3,6 @@
 
 #include "compute/cpu/simd/simd.h"
 
-#include <stddef.h>
-
 extern const ls_norm_kernels LS_ISA_NAME(ls_norm_kernels);
 
 enum { STRIDE4 = 4 * LS_LANES };
