@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
-#include "base/assert.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

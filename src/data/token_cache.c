@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/token_cache.h"
 
-#include "base/assert.h"
 #include "base/text.h"
 #include "data/content_hash.h"
 #include "data/text.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Frozen parameters in a plan: which steps make gradients, and which steps remain if some
  * gradients are not wanted. */
-#include "base/assert.h"
 #include "model/plan_internal.h"
 
 /* ---- which steps make gradients ---- */

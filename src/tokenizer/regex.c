@@ -11,7 +11,6 @@
 
 #include "base/assert.h"
 #include "base/text.h"
-#include "tokenizer/unicode.h"
 
 #include <ctype.h>
 #include <pcre2.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/assert.h"
 #include "base/file.h"
 #include "base/json.h"
 

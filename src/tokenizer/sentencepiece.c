@@ -9,7 +9,6 @@
  */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/assert.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>

@@ -5,9 +5,7 @@
  */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/assert.h"
 #include "base/json.h"
-#include "tokenizer/unicode.h"
 
 #include <string.h>
 

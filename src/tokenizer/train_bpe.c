@@ -14,7 +14,6 @@
  */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/assert.h"
 #include "base/list.h"
 #include "tokenizer/unicode.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* view: the page over run directories, without a daemon. */
 #include "base/file.h"
-#include "base/log.h"
 #include "cli/command.h"
 #include "env/env.h"
 #include "orchestration/api/server.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* token: access to the daemon's page and API over TCP. */
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/queue/queue.h"
 

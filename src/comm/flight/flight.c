@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/flight/flight.h"
 
-#include "base/assert.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/store/store_link.h"
 
-#include "base/assert.h"
 #include "base/log.h"
 #include "comm/store/store_session.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/store/store_session.h"
 
-#include "base/assert.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tcp/tcp_mesh.h"
 
-#include "base/assert.h"
 #include "base/clock.h"
 
 #include <stdlib.h>

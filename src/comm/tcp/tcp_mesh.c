@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/hash.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/conversation/recipe.h"
 
-#include "base/assert.h"
 #include "tokenizer/template/chat_template.h"
 
 #include <ctype.h>

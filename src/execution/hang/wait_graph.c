@@ -13,8 +13,6 @@
  */
 #include "execution/hang/wait_graph.h"
 
-#include "base/assert.h"
-
 #include <string.h>
 
 const char *ls_cause_name(ls_cause cause)

@@ -4,7 +4,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "env/env.h"
 
 #include <errno.h>

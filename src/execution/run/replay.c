@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/run/replay.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"

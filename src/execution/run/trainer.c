@@ -3,12 +3,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "execution/integrity/flat_hash.h"
 #include "execution/run/replay.h"
 #include "execution/run/signals.h"
 #include "execution/run/trainer_internal.h"
-#include "execution/train/memory.h"
 
 #include <inttypes.h>
 #include <math.h>

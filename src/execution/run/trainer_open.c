@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "execution/run/mesh_choice.h"
 #include "execution/run/signals.h"
-#include "execution/train/memory.h"
 #include "telemetry/record/metrics_reader.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/serve/request.h"
 
-#include "base/assert.h"
 #include "base/text.h"
 
 #include <string.h>

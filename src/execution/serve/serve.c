@@ -2,7 +2,6 @@
 #include "execution/serve/serve.h"
 
 #include "base/assert.h"
-#include "base/log.h"
 #include "env/http/http_listen.h"
 #include "env/http/http_server.h"
 #include "execution/serve/serve_internal.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/hardware/catalogue.h"
 
-#include "base/assert.h"
 #include "base/csv.h"
 #include "base/file.h"
 #include "config/names.h"

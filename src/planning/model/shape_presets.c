@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Models by name, with the sizes their authors published. */
-#include "base/assert.h"
 #include "config/names.h"
 #include "planning/model/shape_internal.h"
 

@@ -2,7 +2,6 @@
 #include "planning/step/link.h"
 
 #include "base/assert.h"
-#include "base/math.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/checkpoint/reader.h"
 
-#include "base/assert.h"
 #include "base/file.h"
-#include "storage/checkpoint/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

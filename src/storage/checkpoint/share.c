@@ -2,7 +2,6 @@
 #include "storage/checkpoint/share.h"
 
 #include "base/assert.h"
-#include "base/file.h"
 #include "storage/checkpoint/files.h"
 
 #include <stdlib.h>

@@ -4,7 +4,6 @@
  */
 #include "storage/safetensors/safetensors.h"
 
-#include "base/assert.h"
 #include "base/half.h"
 
 #include <string.h>
