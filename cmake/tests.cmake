@@ -193,7 +193,7 @@ set(LS_TEST_SECONDS
   cli.huggingface=41 cli.published=15 cli.hosts=36 cli.preempt=32 cli.slurm-engine=29 cli.goodput=27 cli.ranks-faults=23 cli.hosts-diagnose=22
   cli.takeover=22 browser.pages=25 orchestration.daemon=21 orchestration.trouble=20 cli.slurm-answers=21 cli.hosts-leave=20 cli.freeze=18 cli.corruption=18 lib.netns=18
   orchestration.crash=30 comm.comm_netns=17 cli.queue-commands=25 cli.slurm-users=16 cli.ranks-bad-input=16 cli.lease=15
-  cli.calibrate=14 cli.queue-api=13 cli.queue-access=12 cli.queue-metrics=6 cli.data=8 cli.radosgw=30 cli.elsewhere=30 cli.stream=5 cli.token-set=10 cli.mirror=12 cli.package=16 cli.bundle=6 cli.blob=8 cli.hosts-freeze=12 orchestration.foresight=11 orchestration.elastic=8)
+  cli.calibrate=14 cli.queue-api=13 cli.queue-access=12 cli.queue-metrics=8 cli.data=8 cli.radosgw=30 cli.elsewhere=30 cli.stream=5 cli.token-set=10 cli.mirror=12 cli.package=16 cli.bundle=6 cli.blob=8 cli.hosts-freeze=12 orchestration.foresight=11 orchestration.elastic=8)
 function(ls_test_cost name labels)
   set(seconds 1)
   foreach(entry ${LS_TEST_SECONDS})

@@ -94,7 +94,9 @@ static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *par
     }
     exchange->file_at += !has_more;
     ls_stored_run_keep(exchange->run);
-    if (part->error && part->error != ENOENT) {
+    /* A pattern may match links, and files of others: they are passed over. */
+    const bool is_left_out = part->error == ENOENT || (part->error == EPERM && file.key[0] == '/');
+    if (part->error && !is_left_out) {
         finish_reading(exchange, part->error, false);
     } else if (has_time && find_feed(exchange, &file)) {
         read_slice(exchange);

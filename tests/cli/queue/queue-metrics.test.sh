@@ -98,4 +98,25 @@ check "the page of the run has a chart" grep -q 'data-key="board/loss"' run.html
 expect 0 "$LOCKSTEP" submit hello.yaml --set 'job.metrics=[nowhere/*.log, missing.jsonl]'
 expect 0 "$LOCKSTEP" wait 2
 same "files that are not there" "$(curl_of /v1/runs/2/metrics | python3 -c 'import json, sys; print(json.load(sys.stdin)["keys"])')" "{}"
+
+# Another user's files are read with that user's rights: his own are shown, and those that he could not read are not, not even their names.
+other=65534
+as_other() { setpriv --reuid "$other" --regid "$other" --clear-groups env HOME=/nonexistent LOCKSTEP_HOME="$LOCKSTEP_HOME" "$@"; }
+chmod 711 "$scratch"
+if [ "$(id -u)" = 0 ] && as_other "$LOCKSTEP" version >/dev/null 2>&1; then
+    mkdir -m 700 closed
+    echo 'secret=1' >closed/a.log
+    mkdir his && chown "$other" his
+    ln -s "$scratch/closed/a.log" his/link.log
+    printf 'name: his\njob: {command: [sh, -c, "echo step 3 own=4 >mine.log"], metrics: ["*.log"]}\n' >his/his.yaml
+    printf 'name: spy\njob: {command: ["true"], metrics: ["%s/closed/*.log", "%s/closed/a.log"]}\n' "$scratch" "$scratch" >his/spy.yaml
+    expect 0 sh -c "cd his && setpriv --reuid $other --regid $other --clear-groups '$LOCKSTEP' submit his.yaml"
+    expect 0 sh -c "cd his && setpriv --reuid $other --regid $other --clear-groups '$LOCKSTEP' submit spy.yaml"
+    wait_until "his jobs end" sh -c "'$LOCKSTEP' wait 3 4"
+    wait_until "his own file is read" sh -c "curl -s --unix-socket '$LOCKSTEP_HOME/socket' http://x/v1/runs/3/metrics | tee his.json | grep -q own"
+    check "and not what a link of his leads to" sh -c '! grep -q secret his.json'
+    curl -s --unix-socket "$LOCKSTEP_HOME/socket" http://x/v1/runs/4/metrics >spy.json
+    check "what he cannot read is refused" grep -q 'can.t be read' spy.json
+    check "and not shown" sh -c '! grep -q secret spy.json'
+fi
 finish
