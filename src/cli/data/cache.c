@@ -17,14 +17,20 @@
                 "folder of the cache (data.cache_dir of a run file); default $LOCKSTEP_HOME/cache/tokens",   \
                 .value_needed = true)
 
-static ls_status open_cache(ls_arena *arena, const char *dir, ls_cache **cache_out)
+/* Opens the cache in `dir` ("": the usual folder) for the work of a command. */
+static ls_status with_cache(const ls_invocation *invocation, const char *dir,
+                            ls_status (*work)(const ls_invocation *invocation, ls_cache *cache))
 {
-    const char *folder = dir[0] ? dir : ls_token_cache_default_folder(arena);
+    const char *folder = dir[0] ? dir : ls_token_cache_default_folder(invocation->arena);
+    ls_cache *cache = NULL;
     if (!folder[0]) {
         return ls_fail(LS_ERR_INVALID,
                        "no cache folder: neither LOCKSTEP_HOME nor HOME is set; give --dir DIR");
     }
-    return ls_cache_open(&(ls_cache_options){.folder = folder, .suffix = LS_TOKEN_CACHE_SUFFIX}, cache_out);
+    LS_TRY(ls_cache_open(&(ls_cache_options){.folder = folder, .suffix = LS_TOKEN_CACHE_SUFFIX}, &cache));
+    const ls_status status = work(invocation, cache);
+    ls_cache_close(cache);
+    return status;
 }
 
 static double mib(uint64_t bytes)
@@ -169,11 +175,7 @@ static ls_status list_cache(const ls_invocation *invocation, ls_cache *cache)
 static ls_status run_ls(const ls_invocation *invocation)
 {
     const ls_settings *settings = invocation->settings;
-    ls_cache *cache = NULL;
-    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
-    const ls_status status = list_cache(invocation, cache);
-    ls_cache_close(cache);
-    return status;
+    return with_cache(invocation, settings->dir, list_cache);
 }
 
 const ls_command ls_command_cache_ls = {
@@ -258,11 +260,7 @@ static ls_status clear_cache(const ls_invocation *invocation, ls_cache *cache)
 static ls_status run_clear(const ls_invocation *invocation)
 {
     const clear_settings *settings = invocation->settings;
-    ls_cache *cache = NULL;
-    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
-    const ls_status status = clear_cache(invocation, cache);
-    ls_cache_close(cache);
-    return status;
+    return with_cache(invocation, settings->dir, clear_cache);
 }
 
 const ls_command ls_command_cache_clear = {
@@ -359,11 +357,7 @@ static ls_status verify_cache(const ls_invocation *invocation, ls_cache *cache)
 static ls_status run_verify(const ls_invocation *invocation)
 {
     const verify_settings *settings = invocation->settings;
-    ls_cache *cache = NULL;
-    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
-    const ls_status status = verify_cache(invocation, cache);
-    ls_cache_close(cache);
-    return status;
+    return with_cache(invocation, settings->dir, verify_cache);
 }
 
 const ls_command ls_command_cache_verify = {
@@ -454,11 +448,7 @@ static ls_status limit_cache(const ls_invocation *invocation, ls_cache *cache)
 static ls_status run_limit(const ls_invocation *invocation)
 {
     const limit_settings *settings = invocation->settings;
-    ls_cache *cache = NULL;
-    LS_TRY(open_cache(invocation->arena, settings->dir, &cache));
-    const ls_status status = limit_cache(invocation, cache);
-    ls_cache_close(cache);
-    return status;
+    return with_cache(invocation, settings->dir, limit_cache);
 }
 
 const ls_command ls_command_cache_limit = {

@@ -30,8 +30,7 @@ static const ls_option eval_options[] = {
         eval_settings, template, "auto", "FILE",
         "chat template that turns records into prompts: a .jinja file, a tokenizer_config.json, or a folder "
         "with one of them; none: no template; auto: the model's own, for conversations"),
-    LS_ROW_TEXT(eval_settings, template_date, "DATE",
-                "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today"),
+    LS_ROW_TEMPLATE_DATE(eval_settings),
     LS_ROW_TEXT(eval_settings, choices, "A,B,...",
                 "labels from which the model chooses the most probable one; auto: all labels of the file; "
                 "without this option the model writes its answer"),
