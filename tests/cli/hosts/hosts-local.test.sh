@@ -55,6 +55,12 @@ for fault in step=16,at=leaf step=17,at=block; do
     expect 0 netns_run 0 "${train[@]}" --run-dir "lost-$fault" --hosts two.hosts
     same "a host lost at $fault" "$(hashes "$out")" "$reference"
 done
+# The same while an outer gradient is on its way: the checkpoint before has it.
+export LS_TEST_FAULT=do=die,rank=1,step=16,at=leaf
+expect 5 netns_run 0 timeout 60 "${train[@]}" "${late[@]}" --run-dir lost-late --hosts two.hosts
+unset LS_TEST_FAULT
+expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir lost-late --hosts two.hosts
+same "a host lost during a delay" "$(hashes "$out")" "$delayed"
 nothing_left "lost"
 
 hosts_file many.hosts "host0 slots=2" "host1 slots=2 10.77.0.2"
