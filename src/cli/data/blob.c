@@ -132,7 +132,6 @@ const ls_command ls_command_blob_ls = {
 /* ---- get, put, cp ---- */
 
 static const ls_option copy_rows[] = {ROW_RECURSIVE, ROWS_PLACE};
-static const ls_option_table copy_table = LS_OPTIONS(copy_rows);
 
 static ls_status copy(const ls_invocation *invocation, const char *from_address, const char *to_address)
 {
@@ -168,8 +167,7 @@ const ls_command ls_command_blob_cp = {
                "Examples:\n"
                "  lockstep blob cp s3://models/mine/200/model.safetensors .\n"
                "  lockstep blob cp --recursive corpus s3://data/corpus",
-    .options = &copy_table,
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, copy_rows),
     .run = run_blob_cp,
 };
 
@@ -213,8 +211,7 @@ const ls_command ls_command_blob_get = {
                "Examples:\n"
                "  lockstep blob get s3://models/mine/200/config.json\n"
                "  lockstep blob get s3://models/mine/200/ local/200 --recursive",
-    .options = &copy_table,
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, copy_rows),
     .run = run_blob_get,
 };
 
@@ -297,8 +294,7 @@ const ls_command ls_command_blob_rm = {
                "\n"
                "Example:\n"
                "  lockstep blob rm s3://models/old/ --recursive",
-    .options = &copy_table,
-    .settings_bytes = sizeof(blob_settings),
+    LS_SETTINGS(blob_settings, copy_rows),
     .run = run_blob_rm,
 };
 

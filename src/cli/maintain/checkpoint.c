@@ -34,7 +34,6 @@ typedef struct json_settings {
 static const ls_option json_options[] = {
     LS_ROW_JSON(json_settings),
 };
-static const ls_option_table json_table = LS_OPTIONS(json_options);
 
 /* The rules by which the run prunes; false when there is no run file beside the checkpoints. */
 static bool find_rules(ls_arena *arena, const char *root, ls_checkpoint_prune_options *options_out)
@@ -155,8 +154,7 @@ const ls_command ls_command_checkpoint_ls = {
                "\n"
                "Example:\n"
                "  lockstep checkpoint ls runs/mine",
-    .options = &json_table,
-    .settings_bytes = sizeof(json_settings),
+    LS_SETTINGS(json_settings, json_options),
     .run = run_ls,
 };
 
@@ -237,8 +235,7 @@ const ls_command ls_command_checkpoint_show = {
                "\n"
                "Example:\n"
                "  lockstep checkpoint show runs/mine",
-    .options = &json_table,
-    .settings_bytes = sizeof(json_settings),
+    LS_SETTINGS(json_settings, json_options),
     .run = run_show,
 };
 

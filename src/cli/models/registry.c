@@ -144,7 +144,6 @@ typedef struct list_settings {
 } list_settings;
 
 static const ls_option list_options[] = {LS_ROW_REGISTRY(list_settings), LS_ROW_JSON(list_settings)};
-static const ls_option_table list_table = LS_OPTIONS(list_options);
 
 typedef struct listed {
     json_t *rows;
@@ -205,8 +204,7 @@ const ls_command ls_command_registry_ls = {
                "Examples:\n"
                "  lockstep registry ls\n"
                "  lockstep registry ls assistant --json",
-    .options = &list_table,
-    .settings_bytes = sizeof(list_settings),
+    LS_SETTINGS(list_settings, list_options),
     .run = run_ls,
 };
 
@@ -298,8 +296,7 @@ const ls_command ls_command_registry_show = {
                           "\n"
                           "Example:\n"
                           "  lockstep registry show assistant@approved",
-    .options = &list_table,
-    .settings_bytes = sizeof(list_settings),
+    LS_SETTINGS(list_settings, list_options),
     .run = run_show,
 };
 

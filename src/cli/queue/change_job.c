@@ -26,7 +26,6 @@ static const ls_option change_options[] = {
     ROW_FILTER(state, "instead of JOB: all your jobs in this state, or everyone's for an administrator"),
     LS_ROW_JSON(change_settings),
 };
-static const ls_option_table change_table = LS_OPTIONS(change_options);
 
 typedef struct numbers {
     uint64_t *items;
@@ -208,8 +207,7 @@ const ls_command ls_command_cancel = {
                "Examples:\n"
                "  lockstep cancel 12 13\n"
                "  lockstep cancel --group sweep-14 --state queued",
-    .options = &change_table,
-    .settings_bytes = sizeof(change_settings),
+    LS_SETTINGS(change_settings, change_options),
     .run = run_cancel,
 };
 
@@ -223,8 +221,7 @@ const ls_command ls_command_hold = {
                "Examples:\n"
                "  lockstep hold 12\n"
                "  lockstep hold --account research",
-    .options = &change_table,
-    .settings_bytes = sizeof(change_settings),
+    LS_SETTINGS(change_settings, change_options),
     .run = run_hold,
 };
 
@@ -237,8 +234,7 @@ const ls_command ls_command_release = {
                "Examples:\n"
                "  lockstep release 12\n"
                "  lockstep release --state held",
-    .options = &change_table,
-    .settings_bytes = sizeof(change_settings),
+    LS_SETTINGS(change_settings, change_options),
     .run = run_release,
 };
 

@@ -20,9 +20,7 @@ typedef struct upkeep_settings {
 #define ROW_REASON LS_ROW_TEXT(upkeep_settings, reason, "TEXT", "reason, shown to people whose jobs wait")
 
 static const ls_option reason_options[] = {ROW_REASON, LS_ROW_JSON(upkeep_settings)};
-static const ls_option_table reason_table = LS_OPTIONS(reason_options);
 static const ls_option plain_options[] = {LS_ROW_JSON(upkeep_settings)};
-static const ls_option_table plain_table = LS_OPTIONS(plain_options);
 
 /* ---- what they print ---- */
 
@@ -176,8 +174,7 @@ const ls_command ls_command_pause = {
                "\n"
                "Example:\n"
                "  lockstep pause --reason 'the file server is being repaired'",
-    .options = &reason_table,
-    .settings_bytes = sizeof(upkeep_settings),
+    LS_SETTINGS(upkeep_settings, reason_options),
     .run = run_pause,
 };
 
@@ -189,8 +186,7 @@ const ls_command ls_command_resume = {
                "\n"
                "Example:\n"
                "  lockstep resume",
-    .options = &plain_table,
-    .settings_bytes = sizeof(upkeep_settings),
+    LS_SETTINGS(upkeep_settings, plain_options),
     .run = run_resume,
 };
 
@@ -223,8 +219,7 @@ const ls_command ls_command_drain = {
                "\n"
                "Example:\n"
                "  lockstep drain --reason 'GPU 3 reports errors'",
-    .options = &reason_table,
-    .settings_bytes = sizeof(upkeep_settings),
+    LS_SETTINGS(upkeep_settings, reason_options),
     .run = run_drain,
 };
 
@@ -236,8 +231,7 @@ const ls_command ls_command_undrain = {
                "\n"
                "Example:\n"
                "  lockstep undrain",
-    .options = &plain_table,
-    .settings_bytes = sizeof(upkeep_settings),
+    LS_SETTINGS(upkeep_settings, plain_options),
     .run = run_undrain,
 };
 
