@@ -74,7 +74,7 @@ static const char *report_path(ls_arena *arena, const char *folder)
 /* A part of the work: done when `marker` exists. */
 typedef struct claim {
     const char *name, *marker;
-    ls_status (*run)(ls_preparation *p, const struct claim *claim);
+    ls_status (*run)(ls_preparation *p, const ls_pass *pass, size_t unit);
     const ls_pass *pass;
     size_t unit;
 } claim;
@@ -99,7 +99,7 @@ static ls_status do_part(ls_preparation *p, const claim *c, bool waits, bool *do
     } while (locked != 0 && errno == EINTR);
     ls_status status = LS_OK;
     if (locked == 0) {
-        status = ls_path_exists(c->marker) ? LS_OK : c->run(p, c);
+        status = ls_path_exists(c->marker) ? LS_OK : c->run(p, c->pass, c->unit);
         *done_out = status == LS_OK;
     } else if (errno != EWOULDBLOCK) {
         status = ls_fail_errno(errno, "can't lock %s", path);
@@ -108,23 +108,13 @@ static ls_status do_part(ls_preparation *p, const claim *c, bool waits, bool *do
     return status;
 }
 
-static ls_status run_scan(ls_preparation *p, const claim *c)
-{
-    return ls_preparation_scan(p, c->pass, c->unit);
-}
-
-static ls_status run_write(ls_preparation *p, const claim *c)
-{
-    return ls_preparation_write(p, c->unit);
-}
-
 /* All files: first those that nobody works on, then the rest. */
 static ls_status do_files(ls_preparation *p, const ls_pass *pass)
 {
     const size_t count = p->pipeline->file_count;
     for (int waits = 0; waits < 2; waits++) {
         for (size_t unit = 0; unit < count; unit++) {
-            claim c = {.pass = pass, .unit = unit, .run = pass ? run_scan : run_write};
+            claim c = {.pass = pass, .unit = unit, .run = pass ? ls_preparation_scan : ls_preparation_write};
             c.name = ls_arena_printf(&p->arena, "%s-%u-%05zu", pass ? "scan" : "write",
                                      pass ? pass->number : 0, unit);
             c.marker = pass ? ls_preparation_findings_path(p, pass->number, unit)
@@ -205,9 +195,10 @@ static ls_status with_findings(ls_preparation *p, const ls_pass *pass, bool deci
     return status;
 }
 
-static ls_status run_decide(ls_preparation *p, const claim *c)
+static ls_status run_decide(ls_preparation *p, const ls_pass *pass, size_t unit)
 {
-    return with_findings(p, c->pass, true);
+    (void)unit;
+    return with_findings(p, pass, true);
 }
 
 static ls_status do_pass(ls_preparation *p, const ls_pass *pass)
@@ -291,9 +282,10 @@ static ls_status sweep(ls_preparation *p, const char *name)
     return LS_OK;
 }
 
-static ls_status run_finish(ls_preparation *p, const claim *c)
+static ls_status run_finish(ls_preparation *p, const ls_pass *pass, size_t unit)
 {
-    (void)c;
+    (void)pass;
+    (void)unit;
     LS_TRY(sweep(p, "data"));
     LS_TRY(sweep(p, "removed"));
     return ls_preparation_finish(p);

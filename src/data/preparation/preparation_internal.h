@@ -36,8 +36,8 @@ const char *ls_preparation_removed_path(ls_preparation *p, size_t unit);
 /* Scans a file in a pass and commits its findings. */
 LS_MUST_CHECK ls_status ls_preparation_scan(ls_preparation *p, const ls_pass *pass, size_t unit);
 
-/* Writes what is left of a file, what was removed, and last its counts. */
-LS_MUST_CHECK ls_status ls_preparation_write(ls_preparation *p, size_t unit);
+/* Writes what is left of a file, what was removed, and last its counts. pass: NULL. */
+LS_MUST_CHECK ls_status ls_preparation_write(ls_preparation *p, const ls_pass *pass, size_t unit);
 
 /* Frees what writing kept in the pieces. */
 void ls_preparation_outputs_release(ls_preparation *p);

@@ -307,8 +307,9 @@ static ls_status write_unit(ls_preparation *p, output *o)
     return status;
 }
 
-ls_status ls_preparation_write(ls_preparation *p, size_t unit)
+ls_status ls_preparation_write(ls_preparation *p, const ls_pass *pass, size_t unit)
 {
+    (void)pass;
     output o = {.p = p, .unit = unit};
     const ls_status status = write_unit(p, &o);
     ls_shard_counts_release(&o.counts);
