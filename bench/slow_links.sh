@@ -3,7 +3,10 @@
 # Training over slow links: four hosts of network namespaces, each limited to RATE, with each scheme in turn. Needs root, or user namespaces,
 # and iproute2.
 #
-#   bench/slow_links.sh [--rate 100mbit] [--steps 8] [--layers 12] [--width 384] [--context 64] [--schemes "dense int8 topk"]
+#   bench/slow_links.sh [--rate 100mbit] [--steps 8] [--layers 12] [--width 384] [--context 64] [--batch 4] [--schemes "dense int8 topk"]
+#
+# A scheme is what is sent, with what comes back after a plus: topk+int8; or "torch:HOOK", the same model and batch in PyTorch
+# (bench/slow_links_peer.py; PEER_PYTHON, default python3, has torch). "loss" is the mean of the last tenth of the steps, of the training batches.
 #
 # With 12 layers and width 384 the byte model has 21 million parameters. A step's time is the median of all steps but the first two, one rank
 # per host with one thread; "sent" is what the first rank sent per step as the run counts it, "wire" what its network card sent, with all
@@ -13,7 +16,7 @@ set -u
 cd "$(dirname "$0")/.."
 . tests/lib/netns.sh
 netns_as_root "$0" "$@"
-rate=100mbit steps=8 layers=12 width=384 context=64 schemes="dense int8 topk"
+rate=100mbit steps=8 layers=12 width=384 context=64 batch=4 schemes="dense int8 topk"
 while [ $# -gt 0 ]; do
     case $1 in
     --rate) rate=$2; shift 2 ;;
@@ -21,10 +24,12 @@ while [ $# -gt 0 ]; do
     --layers) layers=$2; shift 2 ;;
     --width) width=$2; shift 2 ;;
     --context) context=$2; shift 2 ;;
+    --batch) batch=$2; shift 2 ;;
     --schemes) schemes=$2; shift 2 ;;
     *) sed -n '3,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
+source_dir=$PWD
 program=$(realpath "${LOCKSTEP:-build/release/lockstep}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -32,23 +37,25 @@ cd "$work" || exit 1
 netns_begin 4
 netns_write_ssh "$work/ssh"
 export LOCKSTEP_SSH=$work/ssh LOCKSTEP_HOME=$work/home
-python3 -c '
-import random
-random.seed(1)
-open("text.txt", "w").write(" ".join(random.choice("the cat sat on a mat and ran".split()) for _ in range(200000)))'
+cat "$source_dir"/docs/*.md "$source_dir"/docs/guide/*.md >text.txt
 cat >run.yaml <<YAML
 name: link
 model: {layers: $layers, heads: 6, width: $width, context: $context}
 tokenizer: {kind: bytes}
 data: {train: [text.txt]}
-train: {steps: $steps, global_batch: 4, micro_batch: 1, leaves: 4, schedule: {warmup_steps: 0}}
+train: {steps: $steps, global_batch: $batch, micro_batch: 1, leaves: 4, optimizer: {lr: 1.0e-3}, schedule: {kind: constant, warmup_steps: 0}}
 parallel: {ranks: 4, zero: 0}
 eval: {every_steps: 0}
 sample: {every_steps: 0}
 checkpoint: {every_steps: 0}
 YAML
 printf 'host%d 10.77.0.%d\n' 0 1 1 2 2 3 3 4 >four.hosts
-for host in 0 1 2 3; do netns_rate $host "$rate"; done
+cp /etc/hosts hosts.etc
+for host in 0 1 2 3; do printf '10.77.0.%d host%d\n' $((host + 1)) $host >>hosts.etc; done
+for host in 0 1 2 3; do # PyTorch asks for names, and there is no name server
+    netns_inside "${netns_holders[$host]}" mount --bind hosts.etc /etc/hosts
+    netns_rate $host "$rate"
+done
 
 wire() { netns_inside "${netns_holders[0]}" sh -c 'cat /sys/class/net/e*/statistics/tx_bytes' | awk '{ s += $1 } END { print s }'; }
 # wire_at STEP: what host 0 has sent when the run has passed it.
@@ -56,12 +63,28 @@ wire_at() {
     while kill -0 "$trainer" 2>/dev/null && [ "$(wc -l 2>/dev/null <"run/metrics.jsonl" || echo 0)" -lt "$1" ]; do sleep 0.02; done
     wire
 }
+# peer HOOK: four ranks of PyTorch.
+peer() {
+    local host ranks=()
+    for host in 3 2 1 0; do
+        OMP_NUM_THREADS=1 netns_run $host "${PEER_PYTHON:-python3}" "$source_dir/bench/slow_links_peer.py" "$1" $host text.txt \
+            "$steps" "$layers" "$width" "$context" "$batch" >peer$host.json 2>peer$host.txt &
+        ranks+=($!)
+    done
+    wait "${ranks[@]}" || { tail -n 3 peer?.txt; exit 1; }
+    python3 -c '
+import json, sys
+r = json.load(open("peer0.json"))
+print("%-15s %.1f M parameters  step %7.3f s  wire %8.3f MB  loss %.4f" % ("torch:" + sys.argv[1], r["parameters"] / 1e6, r["step_s"], r["wire"] / 1e6, r["loss"]))' "$1"
+}
 for scheme in $schemes; do
+    case $scheme in torch:*) peer "${scheme#torch:}"; continue ;; esac
     case $scheme in
     dense) sets=() ;;
     local:*) sets=(--set "train.local.steps=${scheme#local:}" --set train.local.workers=4 --set "train.steps=${scheme#local:}") ;;
-    *) sets=(--set "train.compression.kind=$scheme") ;;
+    *) sets=(--set "train.compression.kind=${scheme%+*}") ;;
     esac
+    case $scheme in *+*) sets+=(--set "train.compression.weights=${scheme#*+}") ;; esac
     rm -rf run
     netns_exec 0 "$program" train run.yaml --run-dir run --threads 1 --json --hosts four.hosts "${sets[@]}" >out.json 2>error.txt &
     trainer=$!
@@ -71,7 +94,10 @@ for scheme in $schemes; do
     python3 - "$scheme" $(((last - first) / (steps - 3))) <<'PY'
 import json, os, statistics, sys
 scheme, wire = sys.argv[1], int(sys.argv[2])
-lines = [json.loads(line) for line in open("run/metrics.jsonl")][2:]
+lines = [json.loads(line) for line in open("run/metrics.jsonl")]
+tail = lines[-max(len(lines) // 10, 1):]
+loss = statistics.mean(l["loss"] for l in tail)
+lines = lines[2:]
 step = statistics.median(l["step_s"] for l in lines)
 busy = statistics.median(l["forward_s"] + l["backward_s"] for l in lines)
 sent = statistics.median(l.get("link_bytes", 0) for l in lines)
@@ -79,7 +105,7 @@ results = json.load(open("results.json")) if os.path.exists("results.json") else
 results.append((step, sent))
 json.dump(results, open("results.json", "w"))
 parameters = json.load(open("out.json"))["parameters"]
-print(f"{scheme:8} {parameters / 1e6:.1f} M parameters  step {step:7.3f} s ({results[0][0] / step:5.2f}x), computing {busy:.3f} s  "
-      f"sent {sent / 1e6:8.3f} MB ({results[0][1] / max(sent, 1):6.2f}x fewer)  wire {wire / 1e6:8.3f} MB")
+print(f"{scheme:15} {parameters / 1e6:.1f} M parameters  step {step:7.3f} s ({results[0][0] / step:5.2f}x), computing {busy:.3f} s  "
+      f"sent {sent / 1e6:8.3f} MB ({results[0][1] / max(sent, 1):6.2f}x fewer)  wire {wire / 1e6:8.3f} MB  loss {loss:.4f}")
 PY
 done
