@@ -49,7 +49,7 @@ typedef struct axis_points {
 
 static const axis_points points_of[AXIS_KINDS] = {
     [NONE] = {1, {0}},
-    [ROWS] = {2, {128, 1024}},
+    [ROWS] = {3, {32, 128, 1024}},
     [FEATURES] = {6, {64, 128, 256, 384, 768, 1536}},
     [LENGTHS] = {4, {32, 128, 512, 1024}},
     [HEAD_DIMS] = {3, {32, 64, 128}},
