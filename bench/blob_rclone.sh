@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A large file and many small ones to Ceph's radosgw and back, by lockstep and rclone in turn: wall and processor seconds, peak memory.
-# Needs rclone, GNU time and what tests/lib/radosgw.sh needs; memory for three times BYTES.
+# A large file and many small ones to Ceph's radosgw and back, by lockstep and rclone in turn:
+# wall and processor seconds, peak memory. Needs rclone, GNU time and what tests/lib/radosgw.sh
+# needs; memory for three times BYTES.
 # Usage: bench/blob_rclone.sh [LOCKSTEP [BYTES [OBJECTS [ROUNDS]]]]
 set -euo pipefail
 lockstep=$(realpath "${1:-build/release/lockstep}") bytes=${2:-1073741824} objects=${3:-10000} rounds=${4:-3}

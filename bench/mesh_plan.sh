@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plan beside measurement, for ranks that divide a model: own memory of each rank, idle share of stages, bytes of each axis, time of a step;
-# then the mesh that `parallel: auto` chooses beside the fastest measured one.
-# Usage: bench/mesh_plan.sh LOCKSTEP [--keep] [--steps N] [--rounds N] [--minutes N] [--width N] [--layers N] [--micro-batches N] [MESH ...]
-#   MESH: RANKS,TENSOR,CONTEXT,PIPELINE,SCHEDULE,ZERO; without: the meshes of the table of memory, then all of up to 4 ranks
-# Calibrates the machine first (a minute; not with --keep), so it should be idle. Rounds take turns over the meshes and end after so many minutes
-# (default 8, calibration included). A mesh's time is the median of its steps after the first, which touches the memory of all others.
+# Plan beside measurement, for ranks that divide a model: own memory of each rank, idle share of
+# stages, bytes of each axis, time of a step; then the mesh that `parallel: auto` chooses beside
+# the fastest measured one.
+# Usage: bench/mesh_plan.sh LOCKSTEP [--keep] [--steps N] [--rounds N] [--minutes N] [--width N]
+#     [--layers N] [--micro-batches N] [MESH ...]
+#   MESH: RANKS,TENSOR,CONTEXT,PIPELINE,SCHEDULE,ZERO; without: the meshes of the table of
+#       memory, then all of up to 4 ranks
+# Calibrates the machine first (a minute; not with --keep), so it should be idle. Rounds take
+# turns over the meshes and end after so many minutes (default 8, calibration included). A mesh's
+# time is the median of its steps after the first, which touches the memory of all others.
 set -u
 [ $# -ge 1 ] || { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
 program=$(realpath "$1")

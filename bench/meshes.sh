@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x pipeline {1..4} x data {1,2,3}
-# that fits the ranks, with each schedule, and compares the hashes with those of one rank. Models with experts: these x expert {1,2,4}.
-# With --hosts each mesh runs on two hosts of network namespaces instead, half of the ranks on each (whole stages), with ZeRO stages 0 to 3 in
-# turn; needs root, or user namespaces.
-# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [--hosts] [FAMILY ...]     families: gpt2 llama qwen3 mixtral qwen3-moe (all)
-# Prints a line per family, and a line for each mesh whose hash differs or that fails; exit code 1 if there is one.
+# The campaign of meshes: trains small models on every mesh of tensor {1,2,4} x context {1,2} x
+# pipeline {1..4} x data {1,2,3} that fits the ranks, with each schedule, and compares the hashes
+# with those of one rank. Models with experts: these x expert {1,2,4}. With --hosts each mesh
+# runs on two hosts of network namespaces instead, half of the ranks on each (whole stages), with
+# ZeRO stages 0 to 3 in turn; needs root, or user namespaces.
+# Usage: bench/meshes.sh LOCKSTEP [--ranks N] [--threads N] [--hosts] [FAMILY ...]     families:
+#     gpt2 llama qwen3 mixtral qwen3-moe (all)
+# Prints a line per family, and a line for each mesh whose hash differs or that fails; exit code
+# 1 if there is one.
 set -u
 [ $# -ge 1 ] || { sed -n '3,/^set/s/^# \{0,1\}//p' "$0" | sed '$d' >&2; exit 2; }
 . "$(dirname "$0")/../tests/lib/netns.sh"

@@ -61,7 +61,8 @@ def write_trackio(folder, steps):
     trackio.finish()
 
 
-# name: what writes the run, what serves a folder, the page of the run, and what of it is there with the first chart
+# name: what writes the run, what serves a folder, the page of the run, and what of it is there
+# with the first chart
 PEERS = {
     "lockstep": (write_lockstep, ["{lockstep}", "view", "{folder}", "--listen", "127.0.0.1:0"], "/runs/run",
                  "performance.getEntriesByName('charts-drawn').length > 0"),

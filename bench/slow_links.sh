@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Training over slow links: four hosts of network namespaces, each limited to RATE, with each scheme in turn. Needs root, or user namespaces,
-# and iproute2.
+# Training over slow links: four hosts of network namespaces, each limited to RATE, with each
+# scheme in turn. Needs root, or user namespaces, and iproute2.
 #
-#   bench/slow_links.sh [--rate 100mbit] [--steps 8] [--layers 12] [--width 384] [--context 64] [--batch 4] [--schemes "dense int8 topk"]
+#   bench/slow_links.sh [--rate 100mbit] [--steps 8] [--layers 12] [--width 384] [--context 64]
+#       [--batch 4] [--schemes "dense int8 topk"]
 #
-# A scheme is what is sent, with what comes back after a plus: topk+int8; or "torch:HOOK", the same model and batch in PyTorch
-# (bench/slow_links_peer.py; PEER_PYTHON, default python3, has torch). "loss" is the mean of the last tenth of the steps, of the training batches.
+# A scheme is what is sent, with what comes back after a plus: topk+int8; or "torch:HOOK", the
+# same model and batch in PyTorch (bench/slow_links_peer.py; PEER_PYTHON, default python3, has
+# torch). "loss" is the mean of the last tenth of the steps, of the training batches.
 #
-# With 12 layers and width 384 the byte model has 21 million parameters. A step's time is the median of all steps but the first two, one rank
-# per host with one thread; "sent" is what the first rank sent per step as the run counts it, "wire" what its network card sent, with all
-# headers, from step 2 to the end. A scheme "local:H" runs one round of H local steps where the program has them on several hosts.
-# Top-k runs without warm-up, so that every step sends the final share. The binary: LOCKSTEP, default build/release/lockstep.
+# With 12 layers and width 384 the byte model has 21 million parameters. A step's time is the
+# median of all steps but the first two, one rank per host with one thread; "sent" is what the
+# first rank sent per step as the run counts it, "wire" what its network card sent, with all
+# headers, from step 2 to the end. A scheme "local:H" runs one round of H local steps where the
+# program has them on several hosts. Top-k runs without warm-up, so that every step sends the
+# final share. The binary: LOCKSTEP, default build/release/lockstep.
 set -u
 cd "$(dirname "$0")/.."
 . tests/lib/netns.sh
@@ -26,7 +30,7 @@ while [ $# -gt 0 ]; do
     --context) context=$2; shift 2 ;;
     --batch) batch=$2; shift 2 ;;
     --schemes) schemes=$2; shift 2 ;;
-    *) sed -n '3,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 source_dir=$PWD

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One model on four hosts with 100 Mbit/s between them: with plain sums of gradients, in int8, with the largest 1 % only, and with local steps, where
-# the hosts meet every tenth step. Prints for each how long a step took, what a host sent and the loss, and shows that one process computes the same
-# bits. The hosts are network namespaces of this machine: it needs root, or user namespaces, and iproute2. Four minutes on two free cores.
-# usage: examples/slow-links.sh [LOCKSTEP] [RATE]
+# One model on four hosts with 100 Mbit/s between them: with plain sums of gradients, in int8,
+# with the largest 1 % only, and with local steps, where the hosts meet every tenth step. Prints
+# for each how long a step took, what a host sent and the loss, and shows that one process
+# computes the same bits. The hosts are network namespaces of this machine: it needs root, or
+# user namespaces, and iproute2. Four minutes on two free cores. usage: examples/slow-links.sh
+# [LOCKSTEP] [RATE]
 set -eu
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
 . "$source_dir/tests/lib/netns.sh"

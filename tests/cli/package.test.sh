@@ -36,7 +36,7 @@ fi
 
 # ---- the archive ----
 
-mkdir -p root/opt root/tmp root/work root/proc root/dev
+mkdir -p root/opt root/tmp root/data root/proc root/dev
 expect 0 tar -xzf packages/lockstep-*.tar.gz -C root/opt
 installed=$(cd root && echo opt/lockstep-*)
 {
@@ -57,13 +57,13 @@ if unshare -rm true 2>/dev/null; then
         mkdir -p "root${library%/*}" && cp -L "$library" "root$library"
     done <theirs
     mkdir -p root/lib64 && cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
-    cp text.txt root/work/
-    sed "s|$scratch/||" tiny.yaml >root/work/tiny.yaml
+    cp text.txt root/data/
+    sed "s|$scratch/||" tiny.yaml >root/data/tiny.yaml
     empty() { # empty VARIABLE=VALUE... WORD...: the program in there, with these variables alone
-        env -i PATH="$PATH" HOME=/work "$@"
+        env -i PATH="$PATH" HOME=/data "$@"
     }
     enter=(unshare -rmpf "--mount-proc=$PWD/root/proc" chroot root "/$installed/bin/lockstep")
-    expect 0 empty "${enter[@]}" train /work/tiny.yaml --set "data.train=[/work/text.txt]" --run-dir /work/run --json
+    expect 0 empty "${enter[@]}" train /data/tiny.yaml --set "data.train=[/data/text.txt]" --run-dir /data/run --json
     same "in an empty root" "$(field "$out" state_hash)" "$reference"
     expect 1 empty AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b "${enter[@]}" blob ls s3://bucket --endpoint http://127.0.0.1:1 --patience 200ms
     says "127.0.0.1"

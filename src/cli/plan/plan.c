@@ -110,7 +110,7 @@ static const ls_option plan_options[] = {
     LS_ROW_CHOICE(ls_plan_settings, list, "none", lists,
                   "print all names of this kind that the planner knows, such as those for --gpus, and exit"),
     LS_ROW_BOOL(ls_plan_settings, why, "show why the recommended strategy was chosen and others were not"),
-    LS_ROW_BOOL(ls_plan_settings, assumptions, "show every assumption behind the answer"),
+    LS_ROW_BOOL(ls_plan_settings, assumptions, "show every assumption that the answer depends on"),
     LS_ROW_BOOL(ls_plan_settings, all, "show the whole answer, not only the first screen"),
     LS_ROW_BOOL(ls_plan_settings, csv,
                 "print the strategies as CSV; with --scaling, print one row per GPU count"),
