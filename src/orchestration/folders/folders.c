@@ -312,16 +312,17 @@ static void refresh(ls_folders *f)
         }
         f->scanned_s = now_s;
     }
-    if (fabs(now_s - f->looked_s) > 1.0) {
-        const bool all = fabs(now_s - f->looked_all_s) > LOOK_ALL_S;
-        for (size_t i = 0; i < f->count; i++) {
-            if (all || f->runs[i].bytes == 0 || now_s - f->runs[i].modified_s < QUIET_S) {
-                look_at(&f->runs[i], &arena);
-            }
+    const bool is_due = fabs(now_s - f->looked_s) > 1.0;
+    const bool all = is_due && fabs(now_s - f->looked_all_s) > LOOK_ALL_S;
+    for (size_t i = 0; i < f->count; i++) {
+        const folder_run *run = &f->runs[i];
+        const bool is_new = run->modified_s == 0.0; /* its owner is not known yet */
+        if (all || is_new || (is_due && (run->bytes == 0 || now_s - run->modified_s < QUIET_S))) {
+            look_at(&f->runs[i], &arena);
         }
-        f->looked_s = now_s;
-        f->looked_all_s = all ? now_s : f->looked_all_s;
     }
+    f->looked_s = is_due ? now_s : f->looked_s;
+    f->looked_all_s = all ? now_s : f->looked_all_s;
     ls_arena_release(&arena);
 }
 

@@ -33,7 +33,8 @@ wait_until "the rest is counted" some_is_free
 same "the accounts and the rest are the machine's" \
     "$(json 'abs(sum(a["energy_j"] or 0 for a in d["accounts"]) + d["machine"]["free_energy_j"] - d["machine"]["energy_j"]) <= 1e-3 * d["machine"]["energy_j"]')" True
 same "the account has what its job has" "$(json "abs(d['total']['energy_j'] - $own) < 1e-6")" True
-same "half of the devices, at most half of the energy" "$(json "$own <= 0.5 * d['machine']['energy_j']")" True
+# Up to 2 J of the machine's energy may not be reported yet: less than a joule, and that of one look.
+same "half of the devices, at most half of the energy" "$(json "$own <= 0.5 * (d['machine']['energy_j'] + 2.0)")" True
 expect 0 "$LOCKSTEP" usage --since 1d --csv
 prints "lost_cost,energy_j"
 # The run has measured itself: from after its start to its end, so a little less.
