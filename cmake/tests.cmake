@@ -156,7 +156,7 @@ if(TARGET ls_execution AND "execution" IN_LIST LS_TEST_LAYERS)
   target_compile_definitions(lockstep-sim PRIVATE LS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # Seams where mutations are put in: tests/sim/world_*.c have the other ends.
   foreach(seam ls_membership_next ls_coordinator_is_durable ls_store_session_opened ls_store_message_parse ls_store_server_set_epoch ls_host_side_form
-          ls_reform_decide ls_cluster_is_durable)
+          ls_reform_decide ls_cluster_is_durable ls_pipeline_list)
     target_link_options(lockstep-sim PRIVATE -Wl,--wrap=${seam})
   endforeach()
   ls_sim_test(checkpoint 2 1500)

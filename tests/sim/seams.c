@@ -4,6 +4,7 @@
 #include "execution/elastic/host/coordinator_internal.h"
 #include "execution/elastic/hosts/cluster.h"
 #include "execution/team/reform.h"
+#include "model/pipeline.h"
 
 #include <string.h>
 
@@ -40,6 +41,9 @@ void __wrap_ls_membership_next(const ls_membership_facts *facts, ls_membership_a
         if (fence != facts->fence) {
             known[i] = facts->part[i].orphan;
         }
+        if (is_broken("parts-move-in-a-crew")) {
+            seen.crew = 1;
+        }
         if (is_broken("recover-on-events") && facts->fence > facts->epoch) {
             seen.part[i].orphan = facts->part[i].orphan && known[i];
         }
@@ -57,6 +61,24 @@ bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const l
 bool __wrap_ls_coordinator_is_durable(ls_coordinator *c, uint64_t epoch, const ls_team *team)
 {
     return __real_ls_coordinator_is_durable(c, epoch, team) || is_broken("team-before-log");
+}
+
+const ls_pipeline_work *__real_ls_pipeline_list(ls_arena *arena, const ls_pipeline *pipeline, uint32_t stage);
+const ls_pipeline_work *__wrap_ls_pipeline_list(ls_arena *arena, const ls_pipeline *pipeline, uint32_t stage);
+
+const ls_pipeline_work *__wrap_ls_pipeline_list(ls_arena *arena, const ls_pipeline *pipeline, uint32_t stage)
+{
+    const ls_pipeline_work *list = __real_ls_pipeline_list(arena, pipeline, stage);
+    const uint32_t length = ls_pipeline_length(pipeline);
+    if (!is_broken("stage-with-another-schedule") || stage == 0) {
+        return list;
+    }
+    ls_pipeline_work *other = ls_arena_new(arena, ls_pipeline_work, length);
+    for (uint32_t i = 0; i < length; i++) {
+        other[i] = list[i];
+        other[i].micro_batch = pipeline->micro_batches - 1 - list[i].micro_batch;
+    }
+    return other;
 }
 
 /* ---- between the cluster and its rules ---- */

@@ -22,13 +22,15 @@ static const sim_mutation mutations[] = {
     {"team-before-parked", "a team is published while ranks may still act in the old one"},
     {"recover-on-events", "who dies behind a fence that stands already is overlooked"},
     {"soft-fence-for-a-death", "survivors of a death are asked to park behind the step, not in it"},
+    {"parts-move-in-a-crew", "another member of a crew gets the part of the one that died"},
+    {"stage-with-another-schedule", "stages compute the micro-batches in another order than the first one"},
     {"team-before-log", "a team is published before its epoch is durable"},
 };
 
 const sim_world sim_world_gang = {
     .name = "gang",
-    .text = "the membership of one host: deaths, stopped processes, late ones, resizes, power cuts, a bad "
-            "disk under the log",
+    .text = "the membership of one host, with crews and their schedules: deaths in every phase, stopped "
+            "processes, late ones, resizes, power cuts, a bad disk under the log",
     .run = run_world,
     .weight = 4,
     .mutations = mutations,

@@ -23,6 +23,21 @@ static float *own_chunk(const ls_crew_room *room, ls_crew_group group, uint32_t 
 
 enum { ASK_GATHER = 2, ASK_SCATTER, ASK_EXCHANGE }; /* after the reductions */
 
+static const char *const exchanges[LS_CREW_GROUPS] = {
+    "an exchange of the tensor group", "an exchange of the context group", "an exchange of the expert group"};
+
+static ls_status fail_asks(const ls_crew_room *room, ls_crew_group group, uint32_t of, uint64_t other)
+{
+    static const char *const asks[] = {"adds", "compares", "gathers", "scatters", "exchanges"};
+    const room_group *g = &room->groups[group];
+    const uint64_t own = atomic_load(&room->members[room->self].shares[group].asks[g->given & 1]);
+    char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
+    return ls_fail(LS_ERR_MISMATCH, "%s, number %u of this step: %s %s %llu bytes, %s %s %llu bytes",
+                   exchanges[group], g->given, ls_room_name(room, room->self, self), asks[own >> 56],
+                   (unsigned long long)(own << 8 >> 8), ls_room_name(room, of, name), asks[other >> 56],
+                   (unsigned long long)(other << 8 >> 8));
+}
+
 /* Announces the chunk that this member has written, and waits for those of the group. */
 static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t kind, uint64_t bytes)
 {
@@ -35,15 +50,10 @@ static ls_status give_chunk(ls_crew_room *room, ls_crew_group group, uint32_t ki
     for (uint32_t i = 0; i < g->degree; i++) {
         const uint32_t of = g->first + i * g->step;
         room_share *share = &room->members[of].shares[group];
-        LS_TRY(ls_room_await((room_wait){room, &share->given, number, of, "its share of a sum", false}));
+        LS_TRY(ls_room_await((room_wait){room, &share->given, number, of, exchanges[group], false}));
         const uint64_t other = atomic_load(&share->asks[number & 1]);
         if (other != ask) {
-            char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];
-            return ls_fail(LS_ERR_MISMATCH, "exchange %u of the step: %s %s %llu bytes, %s %s %llu bytes",
-                           number, ls_room_name(room, room->self, self),
-                           kind == ASK_GATHER ? "gathers" : "adds", (unsigned long long)bytes,
-                           ls_room_name(room, of, name), other >> 56 == ASK_GATHER ? "gathers" : "adds",
-                           (unsigned long long)(other << 8 >> 8));
+            return fail_asks(room, group, of, other);
         }
     }
     return LS_OK;
@@ -296,7 +306,8 @@ static ls_status exchange(void *context, const ls_crew_block *give, const ls_cre
     count_given(room, LS_CREW_EXPERT, (uint64_t)given_before(&sizes, self, g->degree) * sizeof(float));
     for (int64_t at = 0; at < most; at += CHUNK_FLOATS) {
         fill_chunk(room, &sizes, give, at, own_chunk(room, LS_CREW_EXPERT, g->given + 1));
-        LS_TRY(give_chunk(room, LS_CREW_EXPERT, ASK_EXCHANGE, (uint64_t)at));
+        const uint64_t count = (uint64_t)ls_min_i64(most - at, CHUNK_FLOATS);
+        LS_TRY(give_chunk(room, LS_CREW_EXPERT, ASK_EXCHANGE, count * sizeof(float)));
         for (uint32_t from = 0; from < g->degree; from++) {
             if (from != self) {
                 take_chunk(room, &sizes, from, at, &take[from]);

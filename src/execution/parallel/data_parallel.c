@@ -500,9 +500,9 @@ ls_status ls_data_parallel_create(const ls_data_parallel_options *options, ls_da
     p->bucket_count = p->layout->bucket_count;
     p->parts = options->parts;
     p->comm_id = (uint32_t)LS_DATA_PARALLEL_COMM + (uint32_t)(options->epoch & 0xffffff);
-    p->zero = options->zero;
-    p->shadow =
-        options->shadow && options->zero > 0 && options->group == 0 && options->local_parts < options->parts;
+    const bool is_one_host = options->local_parts == options->parts;
+    p->zero = is_one_host && options->zero > 1 ? 1 : options->zero;
+    p->shadow = options->shadow && options->zero > 0 && options->group == 0 && !is_one_host;
     p->leaf_count = options->leaves;
     p->group = options->group;
     p->more_pieces = options->plan->options.sequence_cut * options->plan->options.expert_degree - 1;

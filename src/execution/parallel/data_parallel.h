@@ -168,8 +168,8 @@ typedef struct ls_data_parallel_options {
     /* Several hosts: a communicator of all ranks with the same numbers, borrowed, used on a
      * separate thread. NULL: this host only. */
     struct ls_comm *comm;
-    /* ZeRO stage across hosts. All stages give the same bits. (A single host holds everything once
-     * anyway.)
+    /* ZeRO stage across hosts. All stages give the same bits. (A single host has everything once
+     * anyway: stages 2 and 3 are stage 1 there.)
      *   0   every host keeps the moments
      *   1   only the owners keep the moments
      *   2   1, and gradients are released as soon as they are added up

@@ -22,9 +22,9 @@ static bool read_kind(const char *text, ls_fault_injection_kind *kind_out)
 
 static bool read_phase(const char *text, ls_fault_injection_phase *phase_out)
 {
-    static const char *const names[LS_PHASES] = {"begin",   "enter", "leaf",    "merge",  "ready",
-                                                 "sum",     "claim", "agreed",  "update", "block",
-                                                 "updated", "end",   "finished"};
+    static const char *const names[LS_PHASES] = {"begin", "enter",   "plan",  "leaf",    "merge",
+                                                 "ready", "sum",     "claim", "agreed",  "update",
+                                                 "block", "updated", "end",   "finished"};
     for (int phase = 0; phase < LS_PHASES; phase++) {
         if (strcmp(text, names[phase]) == 0) {
             *phase_out = (ls_fault_injection_phase)phase;

@@ -11,12 +11,12 @@
  *   step    as metrics.jsonl counts them (1)
  *   ms      delay: milliseconds (20)
  *   at      die, stop and hang: where in the step. begin (before it; the default), enter (it is
- *           entered), leaf (in the backward pass of a leaf), merge (while two nodes are added),
- *           ready (in the last backward pass, after some buckets were announced as final), sum
- *           (while a bucket is summed), claim (before the agreement), agreed, update (before the
- *           first block), block (in the middle of a block), updated, end (before the last meeting),
- *           finished
- *   nth     at=leaf, sum and block: the how-many-th of the process (1)
+ *           entered), plan (before a step of the op plan), leaf (in the backward pass of a leaf),
+ *           merge (while two nodes are added), ready (in the last backward pass, after some buckets
+ *           were announced as final), sum (while a bucket is summed), claim (before the agreement),
+ *           agreed, update (before the first block), block (in the middle of a block), updated, end
+ *           (before the last meeting), finished
+ *   nth     at=plan, leaf, sum and block: the how-many-th of the process (1)
  *
  * Only rank processes (the hidden command `rank`) read the variable, and replacements do not; other
  * commands ignore it.
@@ -40,6 +40,7 @@ typedef enum ls_fault_injection_kind {
 typedef enum ls_fault_injection_phase {
     LS_PHASE_BEGIN,
     LS_PHASE_ENTER,
+    LS_PHASE_PLAN,
     LS_PHASE_LEAF,
     LS_PHASE_MERGE,
     LS_PHASE_READY,

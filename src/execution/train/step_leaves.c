@@ -68,7 +68,15 @@ static const ls_part *current_part(const ls_stepper *stepper)
     return ls_data_parallel_part(stepper->parallel, stepper->index);
 }
 
-static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, bool accumulate)
+/* With ZeRO stage 3 waits until the weights of this plan step have arrived. */
+static ls_status before_plan_step(void *context, uint32_t plan_step)
+{
+    ls_stepper *stepper = context;
+    ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_PLAN, stepper->step);
+    return stepper->fetches ? ls_data_parallel_before_step(stepper->parallel, plan_step) : LS_OK;
+}
+
+static ls_executor_batch batch_into(ls_stepper *stepper, uint32_t buffer, bool accumulate)
 {
     float *const *all = &current_part(stepper)->gradients[buffer];
     float *const *own = all + first_share(stepper);
@@ -87,6 +95,8 @@ static ls_executor_batch batch_into(const ls_stepper *stepper, uint32_t buffer, 
         .pass = stepper->pass,
         .losses = stepper->losses,
         .crew = ls_data_parallel_crew(stepper->parallel),
+        .before_step = before_plan_step,
+        .context = stepper,
     };
 }
 
@@ -117,13 +127,6 @@ static ls_status die_in_backward(void *context, uint32_t plan_step)
     stepper->settings.fault_injection->met = stepper->settings.fault_injection->nth - 1;
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_LEAF, stepper->step);
     return LS_OK;
-}
-
-/* ZeRO stage 3: waits until the weights of this plan step have arrived. */
-static ls_status before_plan_step(void *context, uint32_t plan_step)
-{
-    ls_stepper *stepper = context;
-    return ls_data_parallel_before_step(stepper->parallel, plan_step);
 }
 
 static ls_status run_micro_batch(ls_stepper *stepper, const ls_executor_batch *batch)
@@ -167,7 +170,6 @@ static ls_status before_pass(void *context, const ls_pipeline_work *work, ls_exe
     LS_TRY(draw_micro_batch(stepper, stepper->position));
     ls_stepper_lap(stepper, &stepper->result.data_s);
     *batch = batch_into(stepper, walk->buffer, false);
-    batch->context = stepper;
     if (work->pass != LS_PIPELINE_FORWARD && work->micro_batch + 1 == micro_batches_of(s) &&
         ls_fault_injection_is_due(s->fault_injection, LS_PHASE_LEAF, walk->step)) {
         batch->after_step = die_in_backward;
@@ -231,8 +233,6 @@ static ls_status run_shares(ls_stepper *stepper, uint64_t step, uint32_t buffer,
         ls_stepper_lap(stepper, &stepper->result.data_s);
         ls_executor_batch batch = batch_into(stepper, buffer, i > 0);
         batch.more = i + 1 < micro_batches;
-        batch.context = stepper;
-        batch.before_step = stepper->fetches ? before_plan_step : NULL;
         if (is_last && i + 1 == micro_batches) {
             batch.after_step = after_backward_step;
         }

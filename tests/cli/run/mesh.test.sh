@@ -43,6 +43,13 @@ for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready
     same "killed at $fault: recoveries" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["recoveries"]; print(len(r), r[0]["ranks"])' "$out")" "1 4"
 done
 
+# At any step of the op plan, too: before the first, between two that exchange, and late in the step.
+for nth in 1 38 97; do
+    LS_TEST_FAULT="do=die,step=3,rank=2,at=plan,nth=$nth" run "dies-plan-$nth" --ranks 4 --set parallel.tensor=2 --set parallel.pipeline=2
+    same "killed before plan step $nth" "$got" "$reference"
+    same "killed before plan step $nth: recoveries" "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["recoveries"]))' "$out")" 1
+done
+
 # A rank that stops is found by those that wait for it inside the leaf, killed and replaced.
 LS_TEST_FAULT="do=stop,rank=1,step=3,at=leaf" run stops --ranks 2 --set parallel.pipeline=2 --set job.hang_timeout=1s
 same "stopped" "$got" "$reference"
@@ -58,6 +65,23 @@ expect 0 "${train[@]}" --run-dir moves --ranks 2 --set parallel.tensor=2 --steps
 expect 0 "${train[@]}" --run-dir moves --ranks 4 --set parallel.pipeline=4 --steps 4
 run moves --ranks 3
 same "three meshes in one run" "$got" "$reference"
+
+# What a rank has for itself is within 5 % of the plan, on each axis; that of experts has room for the most visits that may arrive.
+# RANKS TENSOR CONTEXT PIPELINE EXPERT
+sanitized || for mesh in "2 1 1 1 1" "4 4 1 1 1" "2 1 2 1 1" "4 1 1 4 1" "4 1 1 1 4"; do
+    set -- $mesh
+    family=(--set model.family=qwen3)
+    [ "$5" -eq 1 ] || family=(--set model.family=qwen3-moe --set model.experts=8 --set model.experts_per_token=2)
+    expect 0 "${train[@]}" "${family[@]}" --run-dir "memory-$1-$2-$3-$4-$5" --ranks "$1" --set "parallel.tensor=$2" --set "parallel.context=$3" \
+        --set "parallel.pipeline=$4" --set "parallel.expert=$5" --set model.width=256 --set model.ffn=512 --set model.context=128 \
+        --set train.global_batch=16 --set train.leaves=4 --set train.micro_batch=2 --steps 1
+    check "$1 ranks, tensor $2, context $3, pipeline $4, expert $5: memory" python3 -c '
+import json, sys
+run = json.load(open(sys.argv[1]))
+pairs = list(zip(run["mesh"]["rank_memory_bytes"], run["predicted"]["rank_memory_bytes"]))
+assert all(float(sys.argv[3]) <= got / plan <= 1.05 for got, plan in pairs) and len(pairs) == int(sys.argv[2]), pairs' "$out" "$1" \
+        "$([ "$5" -eq 1 ] && echo 0.95 || echo 0.85)"
+done
 
 # Impossible meshes.
 refused() {

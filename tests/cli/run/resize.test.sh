@@ -123,6 +123,16 @@ expect 0 "$LOCKSTEP" resize one --ranks 1
 ended 0
 same "one" "$(hashes one.out)" "$reference"
 
+# Ranks that divide the model join and leave by crews.
+begin crews --ranks 2 --set parallel.pipeline=2 --set job.max_ranks=4
+expect 0 "$LOCKSTEP" resize crews --ranks 4
+prints "4 ranks (2 to 4 possible)"
+expect 2 "$LOCKSTEP" resize crews --ranks 3
+says "3 ranks" "a multiple of 2"
+expect 0 "$LOCKSTEP" resize crews --ranks 2
+ended 0
+same "crews" "$(hashes crews.out)" "$reference"
+
 # Ranks that joined are seen and taken over like those that began the run.
 begin grown --ranks 2 --set train.steps=1000000 --set job.hang_timeout=2s
 expect 0 "$LOCKSTEP" resize grown --ranks 4

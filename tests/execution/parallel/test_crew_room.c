@@ -261,14 +261,27 @@ static void room_carries_values_round_the_stages(void **state)
     }
 }
 
+static ls_status reduce_but_the_last(member *m, const ls_crew *crew, ls_crew_room *room)
+{
+    float x = 1.0f;
+    const ls_tensor value = ls_tensor_f32(&x, 1, 1);
+    (void)room;
+    return m->rank == 1 ? LS_OK : crew->reduce(crew->context, LS_CREW_TENSOR, LS_CREW_SUM, &value);
+}
+
 static void room_names_who_does_not_come(void **state)
 {
     (void)state;
     world w = {.mesh = {2, 1}, .missing = 1, .timeout_s = 0.05};
     run_crew(&w, reduce_all);
     assert_int_equal(w.status[0], LS_ERR_TIMEOUT);
-    assert_non_null(strstr(w.text[0], "rank 0 (dp 0, tp 0)"));
-    assert_non_null(strstr(w.text[0], "rank 1 (dp 0, tp 1)"));
+    assert_non_null(strstr(w.text[0], "rank 0 (dp 0, tp 0) gave up"));
+    assert_non_null(strstr(w.text[0], "for the begin of the step of rank 1 (dp 0, tp 1)"));
+
+    w = (world){.mesh = {2, 1}, .missing = MEMBERS_MAX, .timeout_s = 0.05};
+    run_crew(&w, reduce_but_the_last);
+    assert_int_equal(w.status[0], LS_ERR_TIMEOUT);
+    assert_non_null(strstr(w.text[0], "for an exchange of the tensor group of rank 1 (dp 0, tp 1)"));
 }
 
 static ls_status raise_fence(member *m, const ls_crew *crew, ls_crew_room *room)
@@ -306,7 +319,8 @@ static void room_names_members_that_disagree(void **state)
     run_crew(&w, disagree);
     assert_int_equal(w.status[0], LS_ERR_MISMATCH);
     assert_int_equal(w.status[1], LS_ERR_MISMATCH);
-    assert_non_null(strstr(w.text[0], "rank 0 (dp 0, tp 0) adds 4 bytes, rank 1 (dp 0, tp 1) adds 8 bytes"));
+    assert_non_null(strstr(w.text[0], "an exchange of the tensor group, number 1 of this step: "
+                                      "rank 0 (dp 0, tp 0) adds 4 bytes, rank 1 (dp 0, tp 1) adds 8 bytes"));
 }
 
 /* Blocks of any size, empty ones too, some larger than a chunk: floats[i][j] from member i to j. */

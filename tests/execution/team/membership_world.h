@@ -9,6 +9,7 @@
  *     when all that could act are parked)
  *   - epochs only rise; after a crash of the whole host the log has every epoch that was worked in,
  *     with its members, and no step too many
+ *   - members of a crew keep their places, and follow the lists of their stages (membership_crew.h)
  *   - a part's step is begun and ended once; a finished step is never taken back; steps are reported
  *     in order, and none is left out
  *
@@ -21,6 +22,7 @@
 #include "base/random.h"
 #include "execution/elastic/host/coordinator.h"
 #include "execution/elastic/host/coordinator_internal.h"
+#include "execution/team/membership_crew.h"
 #include "sim/env/sim_env.h"
 
 #include <errno.h>
@@ -33,9 +35,20 @@ enum { WORLD_SLOTS = 5, WORLD_LEAVES = 12, WORLD_PUPPETS = 512, WORLD_TEXT = 256
 #define WORLD_MS 1000000ull
 #define WORLD_S  (1000 * WORLD_MS)
 
+/* The process in `slot` dies the nth time that it is in a phase of this step. */
+typedef struct world_death {
+    uint32_t phase; /* crew_phase, or CREW_PHASES + the state of a puppet */
+    uint32_t slot, nth;
+    uint64_t step;
+} world_death;
+
 typedef struct world_settings {
     uint32_t ranks, min_ranks, max_replacements;
-    uint32_t crew; /* ranks that compute a leaf together; 0 counts as 1 */
+    /* how ranks divide the model: degrees 0 or 1 count as no; schedule, and leaves of a crew */
+    ls_mesh mesh;
+    ls_pipeline pipeline;
+    uint32_t leaves;
+    world_death deaths[3]; /* nth 0: none */
     uint64_t steps;
     uint64_t faults_ns;             /* faults occur until then */
     uint32_t kills, stops, resizes; /* at random moments of that time */
@@ -67,6 +80,7 @@ typedef struct puppet {
     uint64_t finished;
     uint32_t part; /* being computed or updated */
     bool working;
+    crew_member member;
 } puppet;
 
 struct world {
@@ -84,6 +98,9 @@ struct world {
     ls_env *envs[WORLD_PUPPETS];
     uint32_t puppet_count;
     uint64_t computed[LS_LOCAL_RANKS_MAX]; /* steps, by local part of the cut */
+    ls_arena arena;
+    crew crews[WORLD_SLOTS];
+    uint32_t deaths; /* of those that the settings ask for */
     uint64_t seen_epoch, told, granted;
     bool running, ended, aborted;
     bool ending; /* its log is being ended: that may be on disk before it is reported */
@@ -217,10 +234,44 @@ static void puppet_waits(puppet *p)
     puppet_again(p, 300);
 }
 
+/* A transition of the member that this rank is; its part has the number of its slot in the crew. */
+static void puppet_computes_with_crew(puppet *p, uint32_t part)
+{
+    world *w = p->w;
+    const uint32_t size = ls_mesh_crew(w->settings.mesh);
+    crew *c = &w->crews[part / size];
+    p->member.crew = c;
+    p->member.self = part % size;
+    p->member.step = p->finished + 1;
+    p->member.attempt = (p->team.epoch << 32) + p->member.step;
+    puppet_acts(p, part);
+    WORLD_CHECK(w, p->rank % size == part % size);
+    const crew_next next = crew_member_goes(&p->member);
+    if (c->wrong && !w->wrong[0]) {
+        snprintf(w->wrong, WORLD_TEXT, "seed %llu, rank %u: not true: %s", (unsigned long long)w->seed,
+                 p->rank, c->wrong);
+    }
+    if (next == CREW_WAITS) {
+        puppet_waits(p);
+        return;
+    }
+    if (next == CREW_ENDED) {
+        w->computed[part] = p->member.step;
+        p->state = PUPPET_AGREES;
+    }
+    puppet_again(p, next == CREW_WORKS ? 1000 : 50);
+}
+
 static void puppet_computes(puppet *p)
 {
     world *w = p->w;
     const uint64_t step = p->finished + 1;
+    for (uint32_t i = 0; i < p->team.local_parts && ls_mesh_crew(w->settings.mesh) > 1; i++) {
+        if (puppet_holds(p, i) && w->computed[i] < step) {
+            puppet_computes_with_crew(p, i);
+            return;
+        }
+    }
     if (p->working) {
         puppet_acts(p, p->part);
         if (w->settings.deadly_part == p->part + 1 && step == 3) {
@@ -311,6 +362,7 @@ static void puppet_enters(puppet *p)
         }
     }
     p->state = PUPPET_COMPUTES;
+    p->member = (crew_member){0};
     puppet_again(p, 50);
 }
 
@@ -327,6 +379,24 @@ static void puppet_is_parked(puppet *p)
         p->parked = false;
     }
     puppet_again(p, 300);
+}
+
+/* A death that the settings ask for. */
+static bool puppet_dies(puppet *p)
+{
+    world_settings *s = &p->w->settings;
+    const bool walks = p->state == PUPPET_COMPUTES && ls_mesh_crew(s->mesh) > 1;
+    const uint32_t phase = walks ? (uint32_t)p->member.phase : CREW_PHASES + (uint32_t)p->state;
+    for (size_t i = 0; i < sizeof s->deaths / sizeof *s->deaths; i++) {
+        world_death *death = &s->deaths[i];
+        if (death->nth > 0 && death->slot == p->rank && death->step == p->finished + 1 &&
+            death->phase == phase && --death->nth == 0) {
+            p->w->deaths++;
+            ls_sim_signal(p->env, SIGKILL);
+            return true;
+        }
+    }
+    return false;
 }
 
 static void puppet_tick(void *context)
@@ -346,7 +416,7 @@ static void puppet_tick(void *context)
         ls_env_stop(p->env, atomic_load(&control->abort) != 0 ? 5 : 0);
     } else if (p->parked) {
         puppet_is_parked(p);
-    } else {
+    } else if (!puppet_dies(p)) {
         switch (p->state) {
         case PUPPET_OPENS:
         case PUPPET_IDLE:
@@ -562,7 +632,7 @@ static void world_begins(ls_env *env, world *w)
                                                 .start_timeout_ns = 2 * WORLD_S,
                                                 .segment = &w->segment,
                                                 .min_ranks = w->settings.min_ranks,
-                                                .mesh = {.tensor = w->settings.crew},
+                                                .mesh = w->settings.mesh,
                                                 .max_replacements = w->settings.max_replacements,
                                                 .hang_timeout_ns = 3 * WORLD_S,
                                                 .context = w,
@@ -667,7 +737,7 @@ static void world_open(world *w, uint64_t step)
 {
     const ls_segment_plan plan = {.float_count = 16,
                                   .leaves = WORLD_LEAVES,
-                                  .crew = w->settings.crew,
+                                  .crew = ls_mesh_crew(w->settings.mesh),
                                   .ranks = WORLD_SLOTS,
                                   .local_ranks = WORLD_SLOTS,
                                   .parts = w->settings.ranks,
@@ -687,6 +757,10 @@ static void world_init(world *w, uint64_t seed, const world_settings *settings)
 {
     *w = (world){.seed = seed, .settings = *settings};
     w->sim = ls_sim_create(&(ls_sim_settings){.seed = seed});
+    ls_arena_init(&w->arena);
+    for (uint32_t i = 0; i < WORLD_SLOTS && settings->pipeline.stages > 0; i++) {
+        crew_init(&w->crews[i], &w->arena, settings->mesh, settings->pipeline, settings->leaves);
+    }
     world_open(w, 0);
     ls_sim_program_add(w->sim, "rank", puppet_program, w);
     w->host = ls_sim_host_add(w->sim, "node");
@@ -712,6 +786,7 @@ static void world_release(world *w)
 {
     ls_sim *sim = w->sim;
     world_close(w);
+    ls_arena_release(&w->arena);
     ls_sim_destroy(sim);
 }
 
@@ -765,10 +840,10 @@ static void world_fault(world *w)
     } else if (choice < s->kills + s->stops + s->disk_faults + s->coordinator_kills) {
         world_kill_coordinator(w, true);
     } else if (all > 0 && w->coordinator && w->coordinator->phase == LS_WORKERS_RUNNING) {
-        const uint32_t crew = s->crew > 0 ? s->crew : 1;
+        const uint32_t size = ls_mesh_crew(s->mesh);
         const uint32_t drawn =
             s->min_ranks + (uint32_t)(ls_sim_random_u64(w->sim) % (WORLD_SLOTS - s->min_ranks + 1));
-        const uint32_t ranks = drawn < crew ? crew : drawn / crew * crew;
+        const uint32_t ranks = drawn < size ? size : drawn / size * size;
         WORLD_CHECK(w, ls_coordinator_resize(w->coordinator, ranks) == LS_OK);
     }
 }
@@ -846,6 +921,36 @@ static void world_crash(world *w)
     }
 }
 
+/* Ranks that divide the model, and up to three of them that die at chosen places. */
+static void world_draw_mesh(world_settings *s, uint64_t draw)
+{
+    static const struct {
+        uint32_t tensor, pipeline, chunks;
+        ls_pipeline_kind kind;
+    } meshes[] = {{2, 1, 1, LS_PIPELINE_ONE_BY_ONE},  {4, 1, 1, LS_PIPELINE_ONE_BY_ONE},
+                  {1, 2, 1, LS_PIPELINE_ONE_BY_ONE},  {1, 2, 2, LS_PIPELINE_ONE_BY_ONE},
+                  {1, 2, 1, LS_PIPELINE_ZERO_BUBBLE}, {1, 3, 2, LS_PIPELINE_ONE_BY_ONE},
+                  {1, 4, 1, LS_PIPELINE_ZERO_BUBBLE}, {2, 2, 1, LS_PIPELINE_ZERO_BUBBLE},
+                  {2, 2, 2, LS_PIPELINE_ONE_BY_ONE},  {1, 5, 1, LS_PIPELINE_ALL_FORWARD}};
+    const size_t mesh = draw % (sizeof meshes / sizeof *meshes);
+    s->mesh = (ls_mesh){.tensor = meshes[mesh].tensor, .pipeline = meshes[mesh].pipeline};
+    s->pipeline = (ls_pipeline){.kind = meshes[mesh].kind,
+                                .stages = meshes[mesh].pipeline,
+                                .chunks = meshes[mesh].chunks,
+                                .micro_batches = 1 + (uint32_t)(draw / 16 % 5)};
+    s->leaves = 1 + (uint32_t)(draw / 128 % 4);
+    const uint32_t size = ls_mesh_crew(s->mesh);
+    s->ranks = size == 2 && draw / 512 % 2 == 0 ? 4 : size;
+    s->steps = 5 + draw / 1024 % 40;
+    for (uint32_t i = 0; i < sizeof s->deaths / sizeof *s->deaths; i++) {
+        const uint64_t where = draw >> (20 + 14 * i);
+        s->deaths[i] = (world_death){.phase = (uint32_t)(where % (CREW_PHASES + PUPPET_LEAVES + 1)),
+                                     .slot = (uint32_t)(where / 16 % 4),
+                                     .nth = (uint32_t)(where / 64 % 8),
+                                     .step = 2 + where / 512 % 16};
+    }
+}
+
 /* A world drawn from its seed. Returns whether every check held; otherwise why_out says which
  * did not. Everything depends on the seed alone: trace_out (NULL allowed) is equal for equal
  * seeds. */
@@ -868,9 +973,8 @@ static inline bool membership_world_run(uint64_t seed, char why_out[WORLD_TEXT],
         .coordinator_kills = draw >> 31 & 1 ? (uint32_t)(draw >> 32) % 6 : 0,
         .lease_ns = WORLD_S,
     };
-    if ((draw >> 60) % 4 == 0) { /* crews of two */
-        settings.crew = 2;
-        settings.ranks = settings.ranks < 3 ? 2 : 4;
+    if ((draw >> 60) % 2 == 0) {
+        world_draw_mesh(&settings, ls_random_u64(key, 0, 78));
     }
     world_init(w, seed, &settings);
     if (draw >> 30 & 1) {

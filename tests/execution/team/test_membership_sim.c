@@ -220,6 +220,34 @@ static void membership_outlives_its_coordinator(void **state)
     }
 }
 
+/* A member of a crew dies at a chosen place of step 3, with every schedule: its replacement takes
+ * its place, and the step is finished. */
+static void membership_outlives_a_death_in_every_phase(void **state)
+{
+    (void)state;
+    for (uint32_t phase = 0; phase <= CREW_PHASES + PUPPET_LEAVES; phase++) {
+        uint32_t deaths = 0;
+        for (uint32_t seed = 0; seed < 20; seed++) {
+            world_settings settings = {.min_ranks = 1, .max_replacements = 1};
+            world_draw_mesh(&settings, seed); /* ten meshes */
+            settings.pipeline.micro_batches = 1 + seed / 4;
+            settings.leaves = 3;
+            settings.steps = 5;
+            settings.deaths[0] =
+                (world_death){.phase = phase, .slot = seed % settings.ranks, .nth = 1 + seed / 10, .step = 3};
+            settings.deaths[1].nth = settings.deaths[2].nth = 0;
+            world *w = world_create(seed, &settings);
+            world_run_until(w, 20 * WORLD_S);
+            CHECK(w, w->told == 5 && w->aborts == 0 && w->lost == w->deaths);
+            deaths += w->deaths;
+            world_destroy(w);
+        }
+        if (phase != CREW_PHASES + PUPPET_OPENS && phase != CREW_PHASES + PUPPET_COMPUTES) {
+            assert_true(deaths >= 10); /* of those whose nth is 1, all */
+        }
+    }
+}
+
 static void ranks_end_when_nobody_comes(void **state)
 {
     (void)state;
@@ -249,6 +277,7 @@ int main(void)
         cmocka_unit_test(membership_follows_requests_between_steps),
         cmocka_unit_test(membership_replaces_a_rank),
         cmocka_unit_test(membership_outlives_its_coordinator),
+        cmocka_unit_test(membership_outlives_a_death_in_every_phase),
         cmocka_unit_test(ranks_end_when_nobody_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
