@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
 #include "execution/serve/answer_text.h"
-#include "execution/serve/chat_format.h"
 #include "execution/serve/slot_plan.h"
+#include "execution/train/run_recipe.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ typedef struct chat {
     const chat_settings *settings;
     ls_loaded_model model;
     ls_slot_plan plan;
-    ls_chat_format format;
+    ls_run_recipe asking;
     ls_generator *generator;
     int32_t stops[LS_MODEL_STOPS_MAX + 1];
     size_t stop_count;
@@ -131,14 +131,13 @@ static ls_status generate_answer(chat *c, const ls_token_buffer *prompt)
 static ls_status answer(chat *c)
 {
     ls_token_buffer prompt = {0};
-    json_t *variables = json_pack("{s:O}", "messages", c->messages);
     c->answer = (ls_answer_text){.tokenizer = c->model.file->tokenizer};
     c->printed = 0;
     c->status = LS_OK;
     c->is_cut = c->is_full = false;
     is_interrupted = 0;
     signal(SIGINT, note_interrupt);
-    ls_status status = ls_chat_format_prompt(&c->format, variables, &prompt);
+    ls_status status = ls_recipe_prompt(c->asking.recipe, &(ls_conversation){0}, c->messages, &prompt);
     status = status == LS_OK ? generate_answer(c, &prompt) : status;
     signal(SIGINT, SIG_DFL);
     if (status == LS_OK) {
@@ -156,7 +155,6 @@ static ls_status answer(chat *c)
     }
     ls_answer_text_release(&c->answer);
     ls_token_buffer_release(&prompt);
-    json_decref(variables);
     return status;
 }
 
@@ -238,14 +236,15 @@ static ls_status run_lines(chat *c)
 
 /* ---- the conversation ---- */
 
-static ls_status open_chat(chat *c)
+static ls_status open_chat(chat *c, ls_arena *arena)
 {
     const chat_settings *settings = c->settings;
     const ls_model_file *file = c->model.file;
     const ls_model_on_device on_device = ls_loaded_model_on_device(&c->model);
     LS_TRY(ls_loaded_model_choose_tokenizer(&c->model, settings->tokenizer));
-    LS_TRY(ls_chat_format_open(file, settings->template, settings->template_date, &c->format));
-    if (!c->format.template) {
+    LS_TRY(ls_run_recipe_to_ask(arena, file, settings->template, settings->template_date, &c->asking));
+    LS_TRY(ls_recipe_check_template(c->asking.recipe));
+    if (!ls_recipe_has_template(c->asking.recipe)) {
         return ls_fail(LS_ERR_INVALID,
                        "%s has no chat template (models that were not trained to chat usually have none): "
                        "give one with --template FILE, or use 'lockstep sample', which continues a text",
@@ -254,7 +253,7 @@ static ls_status open_chat(chat *c)
     LS_TRY(ls_slot_plan_make(&on_device, 1, settings->context, &c->plan));
     LS_TRY(ls_generator_create(&on_device, &c->plan.options, &c->generator));
     c->stop_count = ls_model_stops(&file->config, file->tokenizer, c->stops);
-    c->stops[c->stop_count] = ls_chat_format_end_of_turn(&c->format);
+    c->stops[c->stop_count] = ls_recipe_turn_end(c->asking.recipe);
     c->stop_count += c->stops[c->stop_count] >= 0;
     return LS_OK;
 }
@@ -267,7 +266,7 @@ static ls_status run_chat(const ls_invocation *invocation)
         .path = invocation->words[0], .adapter = settings->adapter, .threads = settings->threads};
     LS_TRY(ls_loaded_model_open(&c.model, &options));
     c.messages = json_array();
-    ls_status status = open_chat(&c);
+    ls_status status = open_chat(&c, invocation->arena);
     if (status == LS_OK) {
         begin_conversation(&c, settings->system);
         if (c.is_terminal) {
@@ -277,7 +276,7 @@ static ls_status run_chat(const ls_invocation *invocation)
     }
     json_decref(c.messages);
     ls_generator_destroy(c.generator);
-    ls_chat_format_release(&c.format);
+    ls_recipe_destroy(c.asking.recipe);
     ls_loaded_model_release(&c.model);
     return status;
 }

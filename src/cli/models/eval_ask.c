@@ -48,13 +48,8 @@ static ls_status open_recipe(const ls_invocation *invocation, size_t index, cons
 {
     ls_arena *arena = invocation->arena;
     const eval_settings *settings = invocation->settings;
-    const char *date = ls_arena_printf(arena, "data.template_date=%s", settings->template_date);
-    const char *other = NULL;
-    ls_run_file run;
-    LS_TRY(ls_run_file_of_data(arena, "eval", "records", &date, settings->template_date[0] ? 1 : 0, &run));
-    run.model.from = file->path;
-    run.data.template = settings->template;
-    LS_TRY(ls_run_recipe_of_model(arena, &run, file, file->tokenizer, recipe_out));
+    const char *date = settings->template_date, *other = NULL;
+    LS_TRY(ls_run_recipe_to_ask(arena, file, settings->template, date, recipe_out));
     if (strcmp(settings->template, "auto") != 0 || recipe_out->template_source ||
         invocation->word_count < 2) {
         return LS_OK;
@@ -63,10 +58,9 @@ static ls_status open_recipe(const ls_invocation *invocation, size_t index, cons
     if (!other) {
         return LS_OK;
     }
-    run.data.template = other;
     ls_recipe_destroy(recipe_out->recipe);
     recipe_out->recipe = NULL;
-    return ls_run_recipe_of_model(arena, &run, file, file->tokenizer, recipe_out);
+    return ls_run_recipe_to_ask(arena, file, other, date, recipe_out);
 }
 
 static ls_status check_labels(const ls_quiz *quiz)

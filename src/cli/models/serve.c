@@ -5,9 +5,9 @@
 #include "cli/command.h"
 #include "cli/models/loaded_model.h"
 #include "env/http/http_guard.h"
-#include "execution/serve/chat_format.h"
 #include "execution/serve/slot_plan.h"
 #include "execution/train/memory.h"
+#include "execution/train/run_recipe.h"
 #include "storage/registry/serving.h"
 
 #include <stdio.h>
@@ -50,12 +50,13 @@ static const ls_option serve_options[] = {
 /* What runs. */
 typedef struct serving {
     const serve_settings *settings;
+    ls_arena *arena;
     const char *path, *name; /* of the model */
     ls_env *env;
     const char *token; /* NULL: none */
     ls_loaded_model model;
     ls_slot_plan plan;
-    ls_chat_format chat;
+    ls_run_recipe chat; /* how it is asked */
     ls_generator *generator;
     ls_serving *note; /* in the registry */
 } serving;
@@ -65,8 +66,9 @@ static void print_started(void *context, const char *address)
     serving *s = context;
     char all[32], one[32];
     printf("%s at %s/v1%s\n", s->name, address,
-           s->chat.template ? ""
-                            : ", without chats: the model has no chat template (--template gives it one)");
+           ls_recipe_has_template(s->chat.recipe)
+               ? ""
+               : ", without chats: the model has no chat template (--template gives it one)");
     printf("%lld slots of %lld tokens: %s, %s each\n", (long long)s->plan.options.slots,
            (long long)s->plan.options.capacity, ls_memory_text(s->plan.total_bytes, all),
            ls_memory_text(s->plan.slot_bytes, one));
@@ -90,13 +92,13 @@ static ls_status serve_open(serving *s)
     const ls_model_file *file = s->model.file;
     int32_t stops[LS_MODEL_STOPS_MAX + 1];
     const size_t stop_count = ls_model_stops(&file->config, file->tokenizer, stops);
-    stops[stop_count] = ls_chat_format_end_of_turn(&s->chat);
+    stops[stop_count] = ls_recipe_turn_end(s->chat.recipe);
     const ls_serve_settings serve = {
         .model = {.name = s->name,
                   .tokenizer = file->tokenizer,
                   .vocab = file->config.vocab,
                   .context = s->plan.options.capacity,
-                  .chat = &s->chat},
+                  .recipe = s->chat.recipe},
         .generator = s->generator,
         .slots = (size_t)s->plan.options.slots,
         .stops = stops,
@@ -121,7 +123,9 @@ static ls_status serve_model(serving *s)
     const ls_model_on_device on_device = ls_loaded_model_on_device(&s->model);
     LS_TRY(ls_loaded_model_choose_tokenizer(&s->model, settings->tokenizer));
     LS_TRY(ls_slot_plan_make(&on_device, settings->slots, settings->context, &s->plan));
-    LS_TRY(ls_chat_format_open(s->model.file, settings->template, settings->template_date, &s->chat));
+    LS_TRY(
+        ls_run_recipe_to_ask(s->arena, s->model.file, settings->template, settings->template_date, &s->chat));
+    LS_TRY(ls_recipe_check_template(s->chat.recipe));
     LS_TRY(ls_generator_create(&on_device, &s->plan.options, &s->generator));
     return serve_open(s);
 }
@@ -133,7 +137,7 @@ static ls_status serve_path(serving *s, const char *path)
     LS_TRY(ls_loaded_model_open(&s->model, &options));
     const ls_status status = serve_model(s);
     ls_generator_destroy(s->generator);
-    ls_chat_format_release(&s->chat);
+    ls_recipe_destroy(s->chat.recipe);
     ls_loaded_model_release(&s->model);
     return status;
 }
@@ -144,6 +148,7 @@ static ls_status run_serve(const ls_invocation *invocation)
     const char *path = invocation->words[0];
     char token[LS_HTTP_TOKEN_BYTES + 1];
     serving s = {.settings = settings,
+                 .arena = invocation->arena,
                  .path = path,
                  .name = settings->name[0] ? settings->name : name_of(invocation->arena, path)};
     if (settings->tls_certificate[0] && !settings->token_file[0]) {

@@ -220,7 +220,7 @@ static ls_status join_parts(json_t *message, const json_t *parts)
                         strcmp(type, "output_text") != 0)) {
             ls_text_release(&text);
             return ls_fail(LS_ERR_DATA,
-                           "part %zu of the content is %.40s%s; only parts of text can be trained on", i + 1,
+                           "part %zu of the content is %.40s%s; only parts of text are supported", i + 1,
                            type ? "of type " : "not text", type ? type : "");
         }
         ls_text_append(&text, string);
@@ -233,11 +233,6 @@ static ls_status join_parts(json_t *message, const json_t *parts)
 static ls_status set_content(json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
-    const json_t *value = json_object_get(message, "value");
-    if (!content && value) {
-        json_object_set(message, "content", (json_t *)(uintptr_t)value);
-        content = value;
-    }
     if (json_is_array(content)) {
         return join_parts(message, content);
     }
@@ -314,6 +309,12 @@ static ls_status check_weight(const json_t *message)
     return status;
 }
 
+ls_status ls_message_complete(json_t *message)
+{
+    LS_TRY(set_content(message));
+    return check_calls(message);
+}
+
 static ls_status read_message(json_t *message)
 {
     if (!json_is_object(message)) {
@@ -328,8 +329,10 @@ static ls_status read_message(json_t *message)
         take_call(message);
     }
     LS_TRY(set_role(message, from));
-    LS_TRY(set_content(message));
-    LS_TRY(check_calls(message));
+    if (!json_object_get(message, "content")) {
+        json_object_set(message, "content", json_object_get(message, "value"));
+    }
+    LS_TRY(ls_message_complete(message));
     LS_TRY(ls_message_is_answer(message) ? check_weight(message) : LS_OK);
     json_object_del(message, "from");
     json_object_del(message, "value");

@@ -97,4 +97,13 @@ void ls_record_keys(const json_t *record, ls_text *text);
 /* True for a message of the assistant. */
 bool ls_message_is_answer(const json_t *message);
 
+/*
+ * Brings a message of OpenAI's form, whatever its role, into the form that templates get, for
+ * training and for answering alike: content is a string (parts of text are joined, null is ""),
+ * arguments of tool calls are what their JSON says, and a list of no tool calls is left out.
+ * Errors: LS_ERR_DATA: no content where there are no tool calls either, content that is not text, a
+ * tool call without a name.
+ */
+LS_MUST_CHECK ls_status ls_message_complete(json_t *message);
+
 #endif

@@ -188,16 +188,27 @@ ls_status ls_recipe_render(const ls_recipe *recipe, const ls_conversation *from,
     for (size_t i = 0; i < count; i++) {
         json_array_append(first, json_array_get(messages, i));
     }
-    json_object_set_new(variables, "messages", first);
     json_object_set_new(variables, "add_generation_prompt", json_boolean(with_prompt));
     json_object_set(variables, "tools", from->tools ? from->tools : json_null());
     json_object_set(variables, "documents",
                     from->documents ? (json_t *)(uintptr_t)from->documents : json_null());
-    if (from->variables) {
-        json_object_update(variables, (json_t *)(uintptr_t)from->variables);
-    }
+    json_object_update(variables, (json_t *)(uintptr_t)from->variables);
+    json_object_set_new(variables, "messages", first);
     const ls_status status = ls_chat_template_render(recipe->template, variables, text_out);
     json_decref(variables);
+    return status;
+}
+
+ls_status ls_recipe_prompt(const ls_recipe *recipe, const ls_conversation *from, const json_t *messages,
+                           ls_token_buffer *ids)
+{
+    ls_text text = {0};
+    ls_status status = ls_recipe_render(recipe, from, messages, json_array_size(messages), true, &text);
+    if (status == LS_OK) {
+        /* The template has written all special tokens itself. */
+        status = ls_tokenizer_encode_marked(recipe->tokenizer, NULL, ls_text_string(&text), text.bytes, ids);
+    }
+    ls_text_release(&text);
     return status;
 }
 
@@ -548,14 +559,19 @@ static ls_status make_samples(work *w)
     return LS_OK;
 }
 
+ls_status ls_recipe_check_template(const ls_recipe *recipe)
+{
+    return recipe->template_error ? ls_fail(recipe->template_status, "%s", recipe->template_error) : LS_OK;
+}
+
 ls_status ls_recipe_check_form(const ls_recipe *recipe, ls_record_form form)
 {
-    const bool may_join = (form == LS_RECORD_QUESTION || form == LS_RECORD_ALPACA) && !recipe->template_error;
-    if (recipe->template || form == LS_RECORD_TEXT || form == LS_RECORD_PROMPT || may_join) {
+    if (recipe->template || form == LS_RECORD_TEXT || form == LS_RECORD_PROMPT) {
         return LS_OK;
     }
-    if (recipe->template_error) {
-        return ls_fail(recipe->template_status, "%s", recipe->template_error);
+    LS_TRY(ls_recipe_check_template(recipe));
+    if (form == LS_RECORD_QUESTION || form == LS_RECORD_ALPACA) {
+        return LS_OK; /* they are joined */
     }
     return ls_fail(LS_ERR_INVALID,
                    "the records are %s, which need a chat template, and the model has none: name a .jinja "

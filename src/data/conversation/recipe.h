@@ -97,8 +97,11 @@ int32_t ls_recipe_turn_end(const ls_recipe *recipe);
  * end-of-text token. */
 bool ls_recipe_is_end(const ls_recipe *recipe, int32_t id);
 
+/* Fails with the errors of ls_chat_template_open if there is a template that can't be used. */
+LS_MUST_CHECK ls_status ls_recipe_check_template(const ls_recipe *recipe);
+
 /* Fails if no record of a form can become samples, because they need a template. Errors:
- * LS_ERR_INVALID without one, saying what to set; those of ls_chat_template_open. */
+ * LS_ERR_INVALID without one, saying what to set; those of ls_recipe_check_template. */
 LS_MUST_CHECK ls_status ls_recipe_check_form(const ls_recipe *recipe, ls_record_form form);
 
 /*
@@ -117,12 +120,18 @@ int32_t ls_recipe_bos(const ls_recipe *recipe);
 
 /*
  * Renders the first `count` messages, with what else the record gives its template (from); with
- * with_prompt up to where the model answers. The recipe must have a template
- * (ls_recipe_has_template). Errors: those of ls_chat_template_render.
+ * with_prompt up to where the model answers. As in transformers, tools and documents that are not
+ * given are none. The recipe must have a template (ls_recipe_has_template). Errors: those of
+ * ls_chat_template_render.
  */
 LS_MUST_CHECK ls_status ls_recipe_render(const ls_recipe *recipe, const ls_conversation *from,
                                          const json_t *messages, size_t count, bool with_prompt,
                                          ls_text *text_out);
 bool ls_recipe_has_template(const ls_recipe *recipe);
+
+/* Appends the tokens of the prompt for the answer to all `messages`. Errors: those of
+ * ls_recipe_render, and LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_recipe_prompt(const ls_recipe *recipe, const ls_conversation *from,
+                                         const json_t *messages, ls_token_buffer *ids);
 
 #endif

@@ -314,63 +314,14 @@ static ls_status read_prompts(reader *r)
 
 /* ---- chat ---- */
 
-/* Parts of type text become one text: that is what templates take. */
-static ls_status join_parts(json_t *message, const json_t *parts, size_t number)
+static ls_status check_message(json_t *message)
 {
-    ls_text text = {0};
-    ls_status status = LS_OK;
-    for (size_t i = 0; i < json_array_size(parts) && status == LS_OK; i++) {
-        const json_t *part = json_array_get(parts, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const json_t *value = json_object_get(part, "text");
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(value)) {
-            status =
-                ls_fail(LS_ERR_INVALID, "messages[%zu].content[%zu] is of type %.40s; only text is supported",
-                        number, i, type ? type : "?");
-        } else {
-            ls_text_append_bytes(&text, json_string_value(value), json_string_length(value));
-        }
-    }
-    if (status == LS_OK) {
-        json_object_set_new(message, "content", json_stringn(ls_text_string(&text), text.bytes));
-    }
-    ls_text_release(&text);
-    return status;
+    return json_is_string(json_object_get(message, "role"))
+               ? ls_message_complete(message)
+               : ls_fail(LS_ERR_INVALID, "a message must be an object with a role");
 }
 
-/* Arguments of a call come as the text of a JSON object; templates take the object. */
-static void parse_arguments(const json_t *calls)
-{
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        json_t *function = json_object_get(json_array_get(calls, i), "function");
-        const json_t *text = json_object_get(function, "arguments");
-        json_t *object = json_is_string(text)
-                             ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
-                             : NULL;
-        if (json_is_object(object)) {
-            json_object_set(function, "arguments", object);
-        }
-        json_decref(object);
-    }
-}
-
-static ls_status check_message(json_t *message, size_t number)
-{
-    const json_t *content = json_object_get(message, "content");
-    const json_t *role = json_object_get(message, "role");
-    if (!json_is_object(message) || !json_is_string(role)) {
-        return ls_fail(LS_ERR_INVALID, "messages[%zu] must be an object with a role", number);
-    }
-    if (json_is_array(content)) {
-        LS_TRY(join_parts(message, content, number));
-    } else if (content && !json_is_string(content) && !json_is_null(content)) {
-        return ls_fail(LS_ERR_INVALID, "messages[%zu].content must be a text or a list of parts", number);
-    }
-    parse_arguments(json_object_get(message, "tool_calls"));
-    return LS_OK;
-}
-
-static ls_status read_tools(reader *r, json_t *variables)
+static ls_status read_tools(reader *r, ls_conversation *asked)
 {
     const json_t *tools = field(r, "tools");
     const json_t *choice = field(r, "tool_choice");
@@ -384,16 +335,17 @@ static ls_status read_tools(reader *r, json_t *variables)
         return ls_fail(LS_ERR_INVALID, "tools must be a list");
     }
     if (json_array_size(tools) > 0 && !is_none) {
-        json_object_set(variables, "tools", (json_t *)(uintptr_t)tools);
-        r->request->tools = json_incref((json_t *)(uintptr_t)tools);
+        asked->tools = r->request->tools = json_incref((json_t *)(uintptr_t)tools);
     }
     return LS_OK;
 }
 
-static ls_status read_messages(reader *r, json_t *variables)
+/* The prompt is made by what made the samples that the model was trained on. */
+static ls_status read_chat(reader *r)
 {
     const json_t *messages = field(r, "messages");
-    if (!r->model->chat->template) {
+    ls_conversation asked = {0};
+    if (!ls_recipe_has_template(r->model->recipe)) {
         return ls_fail(LS_ERR_INVALID, "the model has no chat template: start the server with --template "
                                        "FILE, or use /v1/completions");
     }
@@ -401,26 +353,17 @@ static ls_status read_messages(reader *r, json_t *variables)
         return ls_fail(LS_ERR_INVALID, "messages must be a list of at least one message");
     }
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        LS_TRY(check_message(json_array_get(messages, i), i));
+        const ls_status status = check_message(json_array_get(messages, i));
+        LS_TRY(status == LS_OK ? LS_OK : ls_fail_within(status, "messages[%zu]", i));
     }
-    const json_t *more = field(r, "chat_template_kwargs");
-    if (more && !json_is_object(more)) {
+    asked.variables = field(r, "chat_template_kwargs");
+    if (asked.variables && !json_is_object(asked.variables)) {
         return ls_fail(LS_ERR_INVALID, "chat_template_kwargs must be an object");
     }
-    json_object_update(variables, (json_t *)(uintptr_t)more);
-    json_object_set(variables, "messages", (json_t *)(uintptr_t)messages);
-    LS_TRY(read_tools(r, variables));
+    LS_TRY(read_tools(r, &asked));
     LS_TRY(take_prompts(r, 1));
     r->param = "messages";
-    return ls_chat_format_prompt(r->model->chat, variables, &r->request->prompts[0]);
-}
-
-static ls_status read_chat(reader *r)
-{
-    json_t *variables = json_object();
-    const ls_status status = read_messages(r, variables);
-    json_decref(variables);
-    return status;
+    return ls_recipe_prompt(r->model->recipe, &asked, messages, &r->request->prompts[0]);
 }
 
 /* ---- length ---- */

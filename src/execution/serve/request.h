@@ -11,8 +11,8 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "data/conversation/recipe.h"
 #include "execution/generate/generate.h"
-#include "execution/serve/chat_format.h"
 #include "tokenizer/tokenizer.h"
 
 enum {
@@ -27,8 +27,8 @@ typedef struct ls_serve_model {
     const char *name;
     const ls_tokenizer *tokenizer;
     int64_t vocab;
-    int64_t context;            /* tokens of a prompt and its answer together */
-    const ls_chat_format *chat; /* may have no template */
+    int64_t context;         /* tokens of a prompt and its answer together */
+    const ls_recipe *recipe; /* makes prompts of chats; may have no template */
 } ls_serve_model;
 
 typedef struct ls_serve_request {

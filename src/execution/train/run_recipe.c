@@ -27,7 +27,8 @@ static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, 
         return LS_OK;
     }
     const ls_status status = ls_template_source_replace(arena, named, found);
-    return status == LS_OK ? LS_OK : ls_fail_within(status, "data.template");
+    return status == LS_OK ? LS_OK
+                           : ls_fail_within(status, o->is_for_prompts ? "--template" : "data.template");
 }
 
 ls_form_keys ls_run_form_keys(const ls_run_file *run)
@@ -54,7 +55,7 @@ static ls_status create(ls_arena *arena, const ls_run_recipe_options *o, const l
 {
     ls_run_data *data = &o->run->data;
     int32_t stops[LS_MODEL_STOPS_MAX];
-    if (s->text && ls_recipe_reads_date(s->text) && !data->template_date[0]) {
+    if (s->text && ls_recipe_reads_date(s->text) && !data->template_date[0] && !o->is_for_prompts) {
         data->template_date = today(arena);
     }
     const ls_recipe_options options = {
@@ -103,16 +104,34 @@ ls_status ls_run_file_of_data(ls_arena *arena, const char *name, const char *dat
     return status;
 }
 
+static ls_status open_of_model(ls_arena *arena, const ls_model_file *model, ls_run_recipe_options *options,
+                               ls_run_recipe *recipe_out)
+{
+    static const ls_model_config none = {.bos_id = -1, .eos_id = -1, .pad_id = -1};
+    ls_hf_file *files = NULL;
+    LS_TRY(model ? ls_model_file_carried(model, arena, &files, &options->file_count) : LS_OK);
+    options->files = files;
+    options->config = model ? &model->config : &none;
+    return ls_run_recipe_open(arena, options, recipe_out);
+}
+
 ls_status ls_run_recipe_of_model(ls_arena *arena, ls_run_file *run, const ls_model_file *model,
                                  const ls_tokenizer *tokenizer, ls_run_recipe *recipe_out)
 {
-    static const ls_model_config none = {.bos_id = -1, .eos_id = -1, .pad_id = -1};
-    ls_run_recipe_options options = {
-        .run = run, .tokenizer = tokenizer, .config = model ? &model->config : &none};
-    ls_hf_file *files = NULL;
-    LS_TRY(model ? ls_model_file_carried(model, arena, &files, &options.file_count) : LS_OK);
-    options.files = files;
-    return ls_run_recipe_open(arena, &options, recipe_out);
+    ls_run_recipe_options options = {.run = run, .tokenizer = tokenizer};
+    return open_of_model(arena, model, &options, recipe_out);
+}
+
+ls_status ls_run_recipe_to_ask(ls_arena *arena, const ls_model_file *model, const char *template,
+                               const char *date, ls_run_recipe *recipe_out)
+{
+    const char *override = ls_arena_printf(arena, "data.template_date=%s", date);
+    ls_run_file run;
+    ls_run_recipe_options options = {.run = &run, .tokenizer = model->tokenizer, .is_for_prompts = true};
+    LS_TRY(ls_run_file_of_data(arena, "prompts", "records", &override, date[0] ? 1 : 0, &run));
+    run.model.from = model->path;
+    run.data.template = template[0] ? template : "auto";
+    return open_of_model(arena, model, &options, recipe_out);
 }
 
 void ls_run_recipe_carry(ls_arena *arena, const ls_run_recipe *recipe, const ls_tokenizer *tokenizer,

@@ -24,6 +24,8 @@ typedef struct ls_run_recipe_options {
     const ls_tokenizer *tokenizer;
     /* Its eos ids end a text. */
     const ls_model_config *config;
+    /* Only prompts are made: without a date, a template that prints one sees the day of each. */
+    bool is_for_prompts;
 } ls_run_recipe_options;
 
 typedef struct ls_run_recipe {
@@ -56,6 +58,15 @@ LS_MUST_CHECK ls_status ls_run_file_of_data(ls_arena *arena, const char *name, c
 /* The recipe of such a run on `model`, or on none (NULL), with its template and special tokens. */
 LS_MUST_CHECK ls_status ls_run_recipe_of_model(ls_arena *arena, ls_run_file *run, const ls_model_file *model,
                                                const ls_tokenizer *tokenizer, ls_run_recipe *recipe_out);
+
+/*
+ * How a model is asked: as it would be trained on conversations. template: data.template, "" for
+ * auto; date: data.template_date, "" for that of each prompt. The template may be one
+ * that can't be used: ls_recipe_check_template says so. Errors: those of ls_run_recipe_open.
+ */
+LS_MUST_CHECK ls_status ls_run_recipe_to_ask(ls_arena *arena, const ls_model_file *model,
+                                             const char *template, const char *date,
+                                             ls_run_recipe *recipe_out);
 
 /* ---- what a run keeps ---- */
 

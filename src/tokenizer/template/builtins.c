@@ -169,14 +169,23 @@ static ls_jv filter_items(ls_jinja *j, const use *u)
                                                 : ls_jinja_list_new(j, 0));
 }
 
-static ls_jv filter_join(ls_jinja *j, const use *u)
+/* The filter (f) of any values, and the method (m) of a separator, which joins text only. */
+static ls_jv join(ls_jinja *j, const use *u)
 {
-    const list items = ls_jv_items(j, u->self);
-    const ls_jv nothing = ls_jv_text("", 0), separator = ls_jv_string(j, ls_jv_or(u->given[0], nothing));
+    const bool is_method = u->how == 'm';
+    const list items = ls_jv_items(j, is_method ? u->given[0] : u->self);
+    const ls_jv nothing = ls_jv_text("", 0),
+                separator = is_method ? u->self : ls_jv_string(j, ls_jv_or(u->given[0], nothing));
     ls_text out = {0};
     for (size_t i = 0; i < items.count && !j->failed; i++) {
+        ls_jv item = items.items[i];
+        if (is_method && item.kind != LS_JV_STRING) {
+            ls_jinja_refuse(j, "sequence item %zu: expected str instance, %s found", i, ls_jv_type(item));
+            break;
+        }
+        item = is_method ? item : ls_jv_string(j, follow(j, u->given[1], item, ls_jv_undefined()));
         ls_jinja_append(j, &out, i > 0 ? separator : nothing);
-        ls_jinja_append(j, &out, ls_jv_string(j, follow(j, u->given[1], items.items[i], ls_jv_undefined())));
+        ls_jinja_append(j, &out, item);
     }
     return ls_jv_take_text(j, &out);
 }
@@ -401,16 +410,12 @@ static ls_jv filter_round(ls_jinja *j, const use *u)
 
 /* ---- any value ---- */
 
+/* string, safe (s) and escape (e). */
 static ls_jv filter_string(ls_jinja *j, const use *u)
 {
-    ls_jv text = ls_jv_string(j, u->self);
+    ls_jv text = u->how == 'e' ? ls_jv_escape(j, u->self) : ls_jv_string(j, u->self);
     text.markup = text.markup || u->how == 's';
     return text;
-}
-
-static ls_jv filter_escape(ls_jinja *j, const use *u)
-{
-    return ls_jv_escape(j, u->self);
 }
 
 static ls_jv filter_format(ls_jinja *j, const use *u)
@@ -707,13 +712,14 @@ const ls_jinja_builtin ls_jinja_builtins[] = {
     {"abs", FILTER, "", filter_abs},
     {"default d", FILTER, "default_value boolean", filter_default},
     {"dictsort", FILTER, "case_sensitive by reverse", filter_dictsort},
-    {"escape e", FILTER, "", filter_escape},
+    {"escape e", FILTER, "", filter_string, 'e'},
     {"first", FILTER, "", filter_first},
     {"float", FILTER, "default", filter_number, 'f'},
     {"format", FILTER, NULL, filter_format},
     {"int", FILTER, "default base", filter_number, 'i'},
     {"items", FILTER, "", filter_items},
-    {"join", FILTER, "d attribute", filter_join},
+    {"join", FILTER, "d attribute", join, 'f'},
+    {"join", LS_AT_TEXT | LS_AT_PLAIN, "/!iterable", join, 'm'},
     {"last", FILTER, "", filter_last},
     {"length count", FILTER, "", filter_length},
     {"list", FILTER, "", filter_list},

@@ -407,10 +407,6 @@ static inline bool ls_jv_is_number(ls_jv v)
 {
     return ls_jv_is_whole(v) || v.kind == LS_JV_FLOAT;
 }
-static inline bool ls_jv_has_list(ls_jv v)
-{
-    return v.kind >= LS_JV_LIST && v.kind <= LS_JV_NAMESPACE;
-}
 static inline int64_t ls_jv_whole(ls_jv v)
 {
     return v.kind == LS_JV_BOOL ? v.truth : v.integer;

@@ -295,22 +295,6 @@ static ls_jv replace(ls_jinja *j, const use *u)
     return ls_jv_take_text(j, &out);
 }
 
-static ls_jv join(ls_jinja *j, const use *u)
-{
-    const ls_jinja_list items = ls_jv_items(j, u->given[0]);
-    ls_text out = {0};
-    for (size_t i = 0; i < items.count && !j->failed; i++) {
-        if (items.items[i].kind != LS_JV_STRING) {
-            ls_jinja_refuse(j, "sequence item %zu: expected str instance, %s found", i,
-                            ls_jv_type(items.items[i]));
-            break;
-        }
-        ls_jinja_append(j, &out, i ? u->self : ls_jv_text("", 0));
-        ls_jinja_append(j, &out, items.items[i]);
-    }
-    return ls_jv_take_text(j, &out);
-}
-
 static ls_jv indent(ls_jinja *j, const use *u)
 {
     const ls_jv width = ls_jv_or(u->given[0], ls_jv_int(4)), line_end = ls_jv_text("\n", 1);
@@ -502,7 +486,6 @@ const ls_jinja_builtin ls_jinja_text_builtins[] = {
     {"count", LS_AT_TEXT, "/!sub:s start:n end:n", count},
     {"replace", LS_AT_TEXT | LS_AT_PLAIN, "/!old:s !new:s count:i", replace},
     {"replace", LS_AT_FILTER, "!old !new count:n", replace},
-    {"join", LS_AT_TEXT | LS_AT_PLAIN, "/!iterable", join},
     {"format", LS_AT_TEXT | LS_AT_PLAIN, NULL, ls_jinja_format},
     {"indent", LS_AT_FILTER, "width first blank", indent},
     {"ljust", LS_AT_TEXT | LS_AT_PLAIN, "/!width:i fillchar:s", justify, 'l'},

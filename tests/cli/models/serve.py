@@ -166,6 +166,10 @@ def test_chats(s):
     check("and the reason", events[-1]["choices"][0]["finish_reason"] == "length", events[-1])
     parts = [{"role": "user", "content": [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]}]
     check("parts are joined", s.ask("/v1/chat/completions", {**body, "messages": parts})[1]["choices"] == a["choices"])
+    history = [messages[0], {"role": "assistant", "content": ""}, messages[0]]
+    plain = s.ask("/v1/chat/completions", {**body, "messages": history})[1]["choices"]
+    history[1] = {"role": "assistant", "content": None, "tool_calls": None}
+    check("null is no text", s.ask("/v1/chat/completions", {**body, "messages": history})[1]["choices"] == plain)
     code, b = s.ask("/v1/chat/completions", {**body, "logprobs": True, "top_logprobs": 3})
     content = b["choices"][0]["logprobs"]["content"]
     check("chat scores", len(content) == 9 and all(len(t["top_logprobs"]) == 3 for t in content), content)

@@ -12,7 +12,7 @@ data: {train: [text.txt], validation_fraction: 0.05}
 train: {steps: 12, global_batch: 4, micro_batch: 4, seed: 3, optimizer: {kind: adamw, lr: 1.0e-2}}
 EOF
 expect 0 "$LOCKSTEP" train run.yaml --run-dir tiny --threads 1 || finish
-printf '%s' "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\\n' }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}" >chat.jinja
+printf '%s' "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\\n' }}{% endfor %}{% if tools is not none %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}" >chat.jinja
 
 # ---- chat ----
 expect 2 "$LOCKSTEP" chat tiny

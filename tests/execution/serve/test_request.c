@@ -30,11 +30,9 @@ static ls_status read_prompts(const ls_serve_model *model, int count, const char
 static void request_bounds_scored_tokens(void **state)
 {
     (void)state;
-    const ls_chat_format chat = {0};
     ls_tokenizer *tokenizer = NULL;
     assert_int_equal(ls_tokenizer_create_bytes(&tokenizer), LS_OK);
-    const ls_serve_model model = {
-        .name = "m", .tokenizer = tokenizer, .vocab = 256, .context = 8192, .chat = &chat};
+    const ls_serve_model model = {.name = "m", .tokenizer = tokenizer, .vocab = 256, .context = 8192};
     assert_int_equal(read_prompts(&model, 50, "\"max_tokens\": 2000, \"n\": 2, \"logprobs\": 0"), LS_OK);
     assert_int_equal(read_prompts(&model, 50, "\"max_tokens\": 2001, \"n\": 2, \"logprobs\": 0"),
                      LS_ERR_INVALID);
