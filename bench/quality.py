@@ -6,7 +6,8 @@ beside those of dense training, with the same tokens, schedule and initial weigh
   bench/quality.py [--steps 400] [--seeds 3] [--warm 0] [--jobs 2] [--csv FILE] [--svg FILE] [VARIANT ...]
 
 A byte model of 0.9 million parameters is trained on the C sources of this repository. VARIANT is dense, bf16, int8, topk-1,
-topk-10 (percent) or local-H-W[-OUTER_LR-OUTER_MOMENTUM[-BITS[-DELAY]]]; without it, all of the table in docs/slow-links.md.
+topk-10 (percent) or local-H-W[-OUTER_LR-OUTER_MOMENTUM[-BITS[-DELAY]]], with other settings of the run file after commas, as
+in topk-1,train.optimizer.beta2=0.99; without VARIANT, all of the table in docs/slow-links.md.
 The losses are those of the held-out text, of the shared model. With --warm N each seed first makes N dense steps, and all
 variants continue from that model: results of local steps are usually published so. Finished runs are kept in --dir and not
 repeated. The binary: LOCKSTEP, default build/release/lockstep. Needs no quiet machine.
@@ -19,13 +20,14 @@ VARIANTS = ("dense int8 topk-10 topk-1 local-10-2 local-10-4 local-50-2 local-50
 
 
 def settings(variant):
-    words = variant.split("-")
+    scheme, *more = variant.split(",")
+    words = scheme.split("-")
     if words[0] == "local":
         keys = "steps workers outer_lr outer_momentum bits delay".split()
-        return [f"train.local.{key}={value}" for key, value in zip(keys, words[1:])]
+        return [f"train.local.{key}={value}" for key, value in zip(keys, words[1:])] + more
     if words[0] == "topk":
-        return ["train.compression.kind=topk", f"train.compression.ratio={float(words[1]) / 100}"]
-    return [] if variant == "dense" else [f"train.compression.kind={variant}"]
+        return ["train.compression.kind=topk", f"train.compression.ratio={float(words[1]) / 100}"] + more
+    return more if scheme == "dense" else [f"train.compression.kind={scheme}"] + more
 
 
 def train(options, variant, seed, steps, start):

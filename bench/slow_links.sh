@@ -13,9 +13,11 @@
 # With 12 layers and width 384 the byte model has 21 million parameters. A step's time is the
 # median of all steps but the first two, one rank per host with one thread; "sent" is what the
 # first rank sent per step as the run counts it, "wire" what its network card sent, with all
-# headers, from step 2 to the end. A scheme "local:H" runs one round of H local steps where the
-# program has them on several hosts. Top-k runs without warm-up, so that every step sends the
+# headers, from step 2 to the end. Top-k runs without warm-up, so that every step sends the
 # final share. The binary: LOCKSTEP, default build/release/lockstep.
+#
+# "local:H[:BITS[:DELAY]]" makes one round of H local steps; its step is the mean, with the outer
+# step. "waiting" is the share of the time in which the first rank neither computed nor updated.
 set -u
 cd "$(dirname "$0")/.."
 . tests/lib/netns.sh
@@ -85,7 +87,11 @@ for scheme in $schemes; do
     case $scheme in torch:*) peer "${scheme#torch:}"; continue ;; esac
     case $scheme in
     dense) sets=() ;;
-    local:*) sets=(--set "train.local.steps=${scheme#local:}" --set train.local.workers=4 --set "train.steps=${scheme#local:}") ;;
+    local:*)
+        IFS=: read -r _ rounds bits delay <<<"$scheme"
+        sets=(--set "train.local.steps=$rounds" --set train.local.workers=4 --set "train.steps=$rounds" --set "train.local.bits=${bits:-32}"
+            --set "train.local.delay=${delay:-0}")
+        ;;
     *) sets=(--set "train.compression.kind=${scheme%+*}") ;;
     esac
     case $scheme in *+*) sets+=(--set "train.compression.weights=${scheme#*+}") ;; esac
@@ -95,6 +101,7 @@ for scheme in $schemes; do
     first=$(wire_at 2)
     last=$(wire_at $((steps - 1)))
     wait "$trainer" || { tail -3 error.txt; exit 1; }
+    case $scheme in local:*) last=$first ;; esac # what the card sent in half a round says nothing
     python3 - "$scheme" $(((last - first) / (steps - 3))) <<'PY'
 import json, os, statistics, sys
 scheme, wire = sys.argv[1], int(sys.argv[2])
@@ -102,14 +109,16 @@ lines = [json.loads(line) for line in open("run/metrics.jsonl")]
 tail = lines[-max(len(lines) // 10, 1):]
 loss = statistics.mean(l["loss"] for l in tail)
 lines = lines[2:]
-step = statistics.median(l["step_s"] for l in lines)
-busy = statistics.median(l["forward_s"] + l["backward_s"] for l in lines)
-sent = statistics.median(l.get("link_bytes", 0) for l in lines)
+middle = statistics.mean if scheme.startswith("local") else statistics.median
+step = middle(l["step_s"] for l in lines)
+busy = middle(l["forward_s"] + l["backward_s"] for l in lines)
+sent = middle(l.get("link_bytes", 0) for l in lines) * (len(lines) / (len(lines) + 2) if scheme.startswith("local") else 1)
+waiting = 1 - sum(l["forward_s"] + l["backward_s"] + l["reduce_s"] + l["optimizer_s"] for l in lines) / sum(l["step_s"] for l in lines)
 results = json.load(open("results.json")) if os.path.exists("results.json") else []
 results.append((step, sent))
 json.dump(results, open("results.json", "w"))
 parameters = json.load(open("out.json"))["parameters"]
-print(f"{scheme:15} {parameters / 1e6:.1f} M parameters  step {step:7.3f} s ({results[0][0] / step:5.2f}x), computing {busy:.3f} s  "
+print(f"{scheme:15} {parameters / 1e6:.1f} M parameters  step {step:7.3f} s ({results[0][0] / step:5.2f}x), computing {busy:.3f} s, waiting {100 * waiting:.0f} %  "
       f"sent {sent / 1e6:8.3f} MB ({results[0][1] / max(sent, 1):6.2f}x fewer)  wire {wire / 1e6:8.3f} MB  loss {loss:.4f}")
 PY
 done

@@ -24,8 +24,12 @@ typedef struct ls_step_metrics {
     double step_s, tokens_per_s;
     double data_s, forward_s, backward_s, reduce_s, optimizer_s;
     double wait_s; /* for other ranks */
-    /* that the first rank sent to other hosts, and would have without compression; 0: one host */
+    /* that the first rank sent to other hosts, and would have with sums of float32 gradients in
+     * this step; 0: one host */
     uint64_t link_bytes, dense_bytes;
+    /* by how much the latter would have made the step longer, at the fastest rate of any step so
+     * far; below 0 in a step that sends for others too */
+    double saved_s;
     double residual_norm; /* of what compression left over of gradients; NAN, 0: not known, none */
     double mfu, hfu;      /* fractions of the measured peak; 0: not known */
     uint64_t rss_bytes;

@@ -71,13 +71,18 @@ void ls_plan_append_links(const ls_plan_answer *answer, ls_text *text)
     const ls_link_estimate *chosen = &links->rows[links->chosen];
     ls_text_printf(text,
                    "\nlink: %" PRIu64
-                   " machines, %s/s each way, %s parameters, %s of computing in a step; memory "
-                   "and checkpoint are what a scheme needs more than dense\n\n",
+                   " machines, %s/s each way, %s parameters, %s of computing in a step on each: all wait for "
+                   "the slowest.\nMemory and checkpoint are what a scheme needs more than dense.\n\n",
                    s->hosts, bytes_text(answer->arena, s->link_bytes_ps),
                    ls_quantity_of((double)s->values).text, ls_time_of(s->compute_s).text);
     append_table(answer, text);
     ls_text_printf(text, "\npays: %s, %.0f %% of the time computing\n  %s\n", chosen->scheme.name,
                    100.0 * chosen->computing, keys_of(answer->arena, s, &chosen->scheme));
+    if (links->chosen > 0 && !ls_plan_is_here(answer, &answer->node)) {
+        ls_text_append(text,
+                       "Not with GPUs in this version: compression and local steps compute on CPUs, and "
+                       "train refuses them on a GPU.\n");
+    }
     ls_text_append(text,
                    "All but dense compute other bits, with their own loss curve: the setting belongs to "
                    "the identity of a run.\n");
@@ -90,7 +95,7 @@ const char *ls_plan_link_line(const ls_plan_answer *answer)
     return ls_arena_printf(
         answer->arena,
         "%.0f %% of the step is network; %s over the same links: %s per step, with other bits "
-        "and %s more memory (--link %s)",
+        "and %s more memory, once train has it on GPUs (--link %s)",
         100.0 * links->network, chosen->scheme.name, ls_time_of(chosen->step_s).text,
         bytes_text(answer->arena, chosen->memory_bytes),
         ls_arena_printf(answer->arena, "%.3gGB/s", 1e-9 * links->setting.link_bytes_ps));
@@ -101,11 +106,12 @@ json_t *ls_plan_links_to_json(const ls_plan_links *links)
     json_t *schemes = json_array();
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         const ls_link_estimate *row = &links->rows[i];
-        json_array_append_new(
-            schemes, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme", row->scheme.name,
-                               "steps", (json_int_t)row->scheme.steps, "sent_bytes", row->bytes, "fewer",
-                               row->times, "step_time_s", row->step_s, "computing", row->computing,
-                               "memory_bytes", row->memory_bytes, "checkpoint_bytes", row->checkpoint_bytes));
+        json_array_append_new(schemes, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme",
+                                                 row->scheme.name, "steps", (json_int_t)row->scheme.steps,
+                                                 "sent_bytes", row->bytes, "fewer", row->times, "packing_s",
+                                                 row->packing_s, "step_time_s", row->step_s, "computing",
+                                                 row->computing, "memory_bytes", row->memory_bytes,
+                                                 "checkpoint_bytes", row->checkpoint_bytes));
     }
     return json_pack("{s:I, s:f, s:f, s:I, s:f, s:s, s:o}", "hosts", (json_int_t)links->setting.hosts,
                      "link_bytes_ps", links->setting.link_bytes_ps, "compute_s", links->setting.compute_s,

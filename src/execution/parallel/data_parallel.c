@@ -61,7 +61,7 @@ ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
 {
     const ls_crew_room_stats crew =
         p->crew_room ? ls_crew_room_get_stats(p->crew_room) : (ls_crew_room_stats){0};
-    const ls_hosts_bytes sent = p->hosts ? ls_hosts_sent_bytes(p->hosts) : (ls_hosts_bytes){0};
+    const ls_hosts_sent_so_far sent = p->hosts ? ls_hosts_get_sent(p->hosts) : (ls_hosts_sent_so_far){0};
     return (ls_rank_traffic){.bytes = {[LS_AXIS_TENSOR] = crew.group_bytes[LS_CREW_TENSOR],
                                        [LS_AXIS_CONTEXT] = crew.group_bytes[LS_CREW_CONTEXT],
                                        [LS_AXIS_PIPELINE] = crew.sent_bytes,
@@ -69,6 +69,7 @@ ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *p)
                                        [LS_AXIS_DATA] = p->read_bytes},
                              .link_bytes = sent.bytes - p->sent_before.bytes,
                              .dense_bytes = sent.dense - p->sent_before.dense,
+                             .link_s = 1e-9 * (double)(sent.ns - p->sent_before.ns),
                              .stage_wait_s = 1e-9 * (double)crew.stage_wait_ns};
 }
 

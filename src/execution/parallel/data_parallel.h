@@ -529,7 +529,8 @@ double ls_data_parallel_wait_s(const ls_data_parallel *parallel);
 typedef struct ls_rank_traffic {
     uint64_t bytes[LS_AXIS_COUNT];
     uint64_t link_bytes;  /* sent to other hosts: gradients, their sums and weights */
-    uint64_t dense_bytes; /* what the same would have been without compression */
+    uint64_t dense_bytes; /* that sums of float32 gradients in this step would have been */
+    double link_s;        /* that sending and receiving took */
     double stage_wait_s;  /* waiting for other stages */
 } ls_rank_traffic;
 ls_rank_traffic ls_data_parallel_traffic(const ls_data_parallel *parallel);

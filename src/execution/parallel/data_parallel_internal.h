@@ -85,8 +85,8 @@ typedef struct ls_own_part {
 struct ls_data_parallel {
     const ls_layout *layout;
     ls_exchange_view view;
-    uint64_t read_bytes;        /* of this step: gradients of other crews */
-    ls_hosts_bytes sent_before; /* it: what had been sent to other hosts */
+    uint64_t read_bytes;              /* of this step: gradients of other crews */
+    ls_hosts_sent_so_far sent_before; /* it: what had been sent to other hosts */
     double *block_sums;
     int64_t block_count;
     uint32_t leaf_count;              /* V */

@@ -2,6 +2,7 @@
 #include "execution/parallel/hosts_internal.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "comm/flight/flight.h"
 #include "compute/kernels/compress.h"
 
@@ -75,9 +76,10 @@ void ls_hosts_compress(ls_hosts *h, ls_compression nodes, ls_compression sums)
     h->sums = sums;
 }
 
-ls_hosts_bytes ls_hosts_sent_bytes(const ls_hosts *hosts)
+ls_hosts_sent_so_far ls_hosts_get_sent(const ls_hosts *hosts)
 {
-    return (ls_hosts_bytes){atomic_load(&hosts->sent_bytes), atomic_load(&hosts->dense_bytes)};
+    return (ls_hosts_sent_so_far){atomic_load(&hosts->sent_bytes), atomic_load(&hosts->dense_bytes),
+                                  atomic_load(&hosts->sent_ns)};
 }
 
 static ls_status make_packed_sums(ls_hosts *h)
@@ -289,7 +291,9 @@ static ls_status run_job(ls_hosts *h, const ls_posting *job)
                                    .receive_offsets = counts + 3 * n};
     count_sent(h, from, job, counts);
     copy_side(h, from, job, true);
+    const uint64_t begin_ns = ls_clock_monotonic_ns();
     LS_TRY(ls_comm_all_to_all_blocks(h->comm, from->stage, to->stage, &blocks, LS_F32, NULL));
+    atomic_fetch_add(&h->sent_ns, ls_clock_monotonic_ns() - begin_ns);
     copy_side(h, to, job, false);
     return LS_OK;
 }

@@ -132,11 +132,12 @@ unsigned char *ls_hosts_packed_sum(const ls_hosts *hosts, uint32_t at);
  * transfer. */
 void ls_hosts_compress(ls_hosts *hosts, ls_compression nodes, ls_compression sums);
 /* Bytes of gradients, sums and weights that this rank has sent to other hosts so far: what it
- * counts, once the transfers that were posted are done. dense: without compression. */
-typedef struct ls_hosts_bytes {
-    uint64_t bytes, dense;
-} ls_hosts_bytes;
-ls_hosts_bytes ls_hosts_sent_bytes(const ls_hosts *hosts);
+ * counts, once the transfers that were posted are done. dense: without compression. ns: that these
+ * transfers took, with what they waited for other ranks. */
+typedef struct ls_hosts_sent_so_far {
+    uint64_t bytes, dense, ns;
+} ls_hosts_sent_so_far;
+ls_hosts_sent_so_far ls_hosts_get_sent(const ls_hosts *hosts);
 
 typedef enum ls_transfer {
     LS_TRANSFER_REDUCE,

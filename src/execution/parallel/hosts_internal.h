@@ -59,7 +59,7 @@ struct ls_hosts {
     ls_queue *queue;
     float *packed_sums; /* of own slices, by position */
     uint64_t *packed_at;
-    _Atomic uint64_t sent_bytes, dense_bytes;
+    _Atomic uint64_t sent_bytes, dense_bytes, sent_ns;
     ls_hosts_side out, in;
 
     /*

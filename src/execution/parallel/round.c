@@ -110,7 +110,7 @@ void ls_data_parallel_enter(ls_data_parallel *p, uint64_t step, uint64_t fingerp
     p->view.step = step;
     p->view.wait_ns = 0;
     p->read_bytes = 0;
-    p->sent_before = p->hosts ? ls_hosts_sent_bytes(p->hosts) : (ls_hosts_bytes){0};
+    p->sent_before = p->hosts ? ls_hosts_get_sent(p->hosts) : (ls_hosts_sent_so_far){0};
     p->is_resumed = false;
     p->active_count = 0;
     for (uint32_t i = 0; i < p->own_count; i++) {

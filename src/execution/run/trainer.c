@@ -242,6 +242,18 @@ static void write_row(ls_trainer_books *books)
     }
 }
 
+/* By how much the step would have been longer with dense sums, which the link carries no faster
+ * than what it has carried fastest so far. */
+static double time_saved(ls_trainer_loop *loop, const ls_rank_traffic *traffic, double step_s)
+{
+    if (traffic->link_bytes > 0 && traffic->link_s > 0.0) {
+        loop->link_bytes_ps = fmax(loop->link_bytes_ps, (double)traffic->link_bytes / traffic->link_s);
+    }
+    return loop->link_bytes_ps > 0.0 && traffic->dense_bytes != traffic->link_bytes
+               ? (double)traffic->dense_bytes / loop->link_bytes_ps - step_s
+               : 0.0;
+}
+
 static void record_step(ls_trainer *trainer, const ls_step_result *result, double lr, double step_s)
 {
     const ls_session *session = &trainer->session;
@@ -258,6 +270,8 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
     trainer->loop.step_s += step_s;
     trainer->loop.link_bytes += result->traffic.link_bytes;
     trainer->loop.dense_bytes += result->traffic.dense_bytes;
+    const double saved_s = time_saved(&trainer->loop, &result->traffic, step_s);
+    trainer->loop.saved_s += saved_s;
     if (trainer->loop.first_step_s == 0.0) {
         trainer->loop.first_step_s = ls_clock_monotonic_s() - trainer->options->start_s;
         /* Measured only now, so that it does not delay the first step. */
@@ -286,6 +300,7 @@ static void record_step(ls_trainer *trainer, const ls_step_result *result, doubl
         .wait_s = result->wait_s,
         .link_bytes = result->traffic.link_bytes,
         .dense_bytes = result->traffic.dense_bytes,
+        .saved_s = saved_s,
         .residual_norm = result->residual_norm,
         .mfu = peak > 0.0 ? ls_session_step_flops(session, false) / step_s / peak : 0.0,
         .hfu = peak > 0.0 ? ls_session_step_flops(session, true) / step_s / peak : 0.0,

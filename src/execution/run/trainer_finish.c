@@ -129,6 +129,7 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
         .step_s = measured.step_s,
         .link_bytes = trainer->loop.link_bytes,
         .dense_bytes = trainer->loop.dense_bytes,
+        .saved_s = trainer->loop.saved_s,
         .residual_norm = trainer->books.row.residual_norm,
         .flops_per_step = ls_session_step_flops(session, true),
         .recoveries = recoveries,

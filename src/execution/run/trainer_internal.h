@@ -65,9 +65,11 @@ typedef struct ls_trainer_loop {
     double step_s;           /* time of the steps of this process, added up */
     /* of these steps, as in ls_step_metrics, added up */
     uint64_t link_bytes, dense_bytes;
-    double first_step_s; /* from process start to the end of the first step; 0: not yet */
-    double peak_flops;   /* measured speed of matrix products; 0: not measured yet */
-    ls_step_fault fault; /* of the step that ended the run */
+    double saved_s;
+    double link_bytes_ps; /* the most of any step so far; 0: nothing was sent yet */
+    double first_step_s;  /* from process start to the end of the first step; 0: not yet */
+    double peak_flops;    /* measured speed of matrix products; 0: not measured yet */
+    ls_step_fault fault;  /* of the step that ended the run */
 } ls_trainer_loop;
 
 /* What computes steps: this process, or a group of worker ranks. Opened by trainer_open.c and

@@ -344,6 +344,8 @@ static void add_turn(ls_step_result *sum, const ls_step_result *turn)
     sum->optimizer_s += turn->optimizer_s;
     sum->wait_s += turn->wait_s;
     sum->traffic.link_bytes += turn->traffic.link_bytes;
+    sum->traffic.dense_bytes += turn->traffic.dense_bytes;
+    sum->traffic.link_s += turn->traffic.link_s;
     for (int axis = 0; axis < LS_AXIS_COUNT; axis++) {
         sum->traffic.bytes[axis] += turn->traffic.bytes[axis];
     }

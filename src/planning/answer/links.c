@@ -7,9 +7,9 @@
 #define NETWORK_SHARE 0.2   /* of a step, from which on an alternative is offered */
 #define LATENCY_S     0.001 /* of an exchange between machines */
 
-/* The same batch on `hosts` machines, each with the whole model: seconds of a step on one of them,
- * without the link. False: the model does not fit on one machine. */
-static bool compute_alone(ls_plan_answer *answer, int64_t hosts, double *compute_s_out)
+/* The same batch on `hosts` machines, each with the whole model: compute_s and pack_s of one of
+ * them. False: the model does not fit on one machine. */
+static bool compute_alone(ls_plan_answer *answer, int64_t hosts, ls_link_setting *setting_out)
 {
     ls_setting alone = answer->setting;
     alone.global_batch = alone.global_batch / hosts > 0 ? alone.global_batch / hosts : 1;
@@ -17,7 +17,8 @@ static bool compute_alone(ls_plan_answer *answer, int64_t hosts, double *compute
         ls_plan_own own;
         ls_estimate estimate;
         const bool is_possible = ls_plan_estimate_here(answer, &alone, &own, &estimate) == LS_OK;
-        *compute_s_out = is_possible ? estimate.time.step_s : 0.0;
+        setting_out->compute_s = is_possible ? estimate.time.step_s : 0.0;
+        setting_out->pack_s = LS_LINK_PACK_CORE_S / (is_possible ? own.run.ranks * own.run.threads : 1);
         return is_possible && estimate.fit != LS_FIT_NO;
     }
     const ls_search_options open = {.top = 0};
@@ -26,7 +27,8 @@ static bool compute_alone(ls_plan_answer *answer, int64_t hosts, double *compute
     if (ls_search_run(&alone, &open, result) != LS_OK) {
         return false;
     }
-    *compute_s_out = result->best.time.step_s;
+    setting_out->compute_s = result->best.time.step_s;
+    setting_out->pack_s = LS_LINK_PACK_GPU_BYTES / answer->node.accelerator->memory_bytes_ps;
     return true;
 }
 
@@ -49,8 +51,8 @@ static const ls_layout *sent_layout(const ls_plan_answer *answer)
 
 static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps, ls_plan_links *links_out)
 {
-    double compute_s = 0.0;
-    if (!compute_alone(answer, hosts, &compute_s)) {
+    ls_link_setting alone = {0};
+    if (!compute_alone(answer, hosts, &alone)) {
         ls_error_clear();
         return false;
     }
@@ -59,7 +61,8 @@ static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps
     links_out->setting = (ls_link_setting){.values = (uint64_t)values,
                                            .layout = layout,
                                            .hosts = (uint64_t)hosts,
-                                           .compute_s = compute_s,
+                                           .compute_s = alone.compute_s,
+                                           .pack_s = alone.pack_s,
                                            .link_bytes_ps = link_bytes_ps,
                                            .latency_s = LATENCY_S};
     for (uint32_t i = 0; i < LS_LINK_SCHEMES; i++) {

@@ -34,6 +34,13 @@ const ls_link_scheme ls_link_schemes[LS_LINK_SCHEMES] = {
     {"local 500, int4", FORM(INT4), 500},
 };
 
+/* Seconds to pack a value, and to unpack one, beside those that int8 takes to pack it. */
+static const double pack_times[LS_COMPRESSION_KINDS] = {[LS_COMPRESSION_BF16] = 0.5,
+                                                        [LS_COMPRESSION_INT8] = 1.0,
+                                                        [LS_COMPRESSION_INT4] = 1.0,
+                                                        [LS_COMPRESSION_TOPK] = 2.0};
+#define UNPACK_TIMES (1.0 / 7.0)
+
 /* ---- bytes ---- */
 
 /* Slices begin at whole blocks of a bucket, so it does not matter who owns what. */
@@ -60,6 +67,15 @@ uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, c
 
 /* ---- time ---- */
 
+static double packing_s(const ls_link_setting *setting, const ls_link_scheme *scheme)
+{
+    const double share = 1.0 / (double)setting->hosts, others = 1.0 - share;
+    const ls_compression back = ls_compression_of_sum(scheme->form, (uint32_t)setting->hosts);
+    const double unpacked = scheme->form.kind == LS_COMPRESSION_NONE ? 0.0 : 2.0 * others * UNPACK_TIMES;
+    return setting->pack_s * (double)setting->values / (double)scheme->steps *
+           (pack_times[scheme->form.kind] + share * pack_times[back.kind] + unpacked);
+}
+
 static void add_state(const ls_link_setting *setting, ls_link_estimate *estimate)
 {
     const double state = sizeof(float) * (double)setting->values, hosts = (double)setting->hosts;
@@ -85,7 +101,8 @@ void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_sche
         (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, NULL, hosts, hosts) /
         (double)hosts;
     estimate.times = dense / estimate.bytes;
-    estimate.step_s = setting->compute_s + estimate.bytes / setting->link_bytes_ps +
+    estimate.packing_s = packing_s(setting, scheme);
+    estimate.step_s = setting->compute_s + estimate.packing_s + estimate.bytes / setting->link_bytes_ps +
                       2.0 * setting->latency_s / (double)scheme->steps;
     estimate.computing = setting->compute_s / estimate.step_s;
     add_state(setting, &estimate);

@@ -11,6 +11,9 @@
  * base/compression.h says how many bytes values take in each form, and how sums are packed. What
  * the runtime sends is the sum of these over its messages; tests compare the two.
  *
+ * Packing: a host packs its groups and, of its share, the sum; it unpacks as much of the others,
+ * and the sum. top-k takes twice as long as int8, unpacking a seventh (docs/slow-links.md).
+ *
  * Sources: Douillard and others, "DiLoCo", 2023 (arXiv 2311.08105);
  * Jaghouar and others, "INTELLECT-1", 2024 (arXiv 2412.01152). Pure; any thread.
  */
@@ -44,13 +47,15 @@ typedef struct ls_link_setting {
     double link_bytes_ps;    /* of each host, each way, > 0 */
     double latency_s;        /* of a message, >= 0 */
     const ls_layout *layout; /* of the values; NULL: not known. Borrowed */
+    double pack_s;           /* of packing a value as int8 on each host, >= 0 */
 } ls_link_setting;
 
 typedef struct ls_link_estimate {
     ls_link_scheme scheme;
     double bytes;            /* that a host sends, per step */
     double times;            /* how many times fewer than dense */
-    double step_s;           /* compute_s + bytes / link + latencies; nothing overlaps */
+    double packing_s;        /* of a step, packing and unpacking */
+    double step_s;           /* computing, packing, bytes / link, latencies; nothing overlaps */
     double computing;        /* compute_s / step_s */
     double memory_bytes;     /* more than dense needs, on each host */
     double checkpoint_bytes; /* more than dense writes, in each checkpoint */
@@ -59,6 +64,10 @@ typedef struct ls_link_estimate {
 /* What is compared: dense first, then from the gentlest to the harshest. */
 extern const ls_link_scheme ls_link_schemes[];
 enum { LS_LINK_SCHEMES = 15 };
+
+/* pack_s of a core with AVX2, and the bytes that a GPU would read and write for a value. */
+#define LS_LINK_PACK_CORE_S    1.5e-9
+#define LS_LINK_PACK_GPU_BYTES 24.0
 
 /*
  * Memory and checkpoints, for P values:

@@ -59,6 +59,7 @@ static bool read_metrics(const json_t *object, ls_step_metrics *out)
         .reduce_s = ls_json_number(object, "reduce_s"),
         .optimizer_s = ls_json_number(object, "optimizer_s"),
         .wait_s = ls_json_number(object, "wait_s"),
+        .saved_s = ls_json_number(object, "saved_s"),
         .residual_norm = ls_json_number(object, "residual_norm"),
         .mfu = ls_json_number(object, "mfu"),
         .hfu = ls_json_number(object, "hfu"),

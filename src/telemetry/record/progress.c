@@ -22,9 +22,10 @@ struct ls_progress {
     double begun_s;
     double spoke_s; /* when the line was last drawn */
     double stepped_s;
-    uint64_t seen;     /* steps seen */
-    double speed;      /* tokens per second within steps, smoothed */
-    double interval_s; /* wall time from step to step, including everything between; smoothed */
+    uint64_t seen;               /* steps seen */
+    double speed;                /* tokens per second within steps, smoothed */
+    double sent, dense, saved_s; /* as in ls_step_metrics, of all steps seen */
+    double interval_s;           /* wall time from step to step, with all between; smoothed */
     const char *activity;
     char advice[256];
     char told_remedy[256]; /* of the advice that was printed in full */
@@ -169,6 +170,24 @@ static const line_form forms[] = {
 };
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
+/* Of a step, in the mean of all: with local steps most send nothing. */
+static void append_link(const ls_progress *p, ls_text *line)
+{
+    ls_text_printf(line, "  %.3g MB sent", 1e-6 * p->sent / (double)p->seen);
+    if (p->dense > p->sent) {
+        ls_text_printf(line, " (%.3gx less", p->dense / p->sent);
+        if (p->saved_s >= 1.0) {
+            ls_text_append(line, ", ");
+            append_duration(line, p->saved_s);
+            ls_text_append(line, " saved");
+        }
+        ls_text_append(line, ")");
+    }
+    if (p->last.residual_norm > 0.0) {
+        ls_text_printf(line, "  left over %.3g", p->last.residual_norm);
+    }
+}
+
 static void compose_numbers(const ls_progress *p, const line_form *form, ls_text *line)
 {
     const ls_step_metrics *m = &p->last;
@@ -194,11 +213,8 @@ static void compose_numbers(const ls_progress *p, const line_form *form, ls_text
     if (form->mfu && m->mfu > 0.0) {
         ls_text_printf(line, "  MFU %.0f %%", 100.0 * m->mfu);
     }
-    if (form->memory && m->link_bytes > 0) {
-        ls_text_printf(line, "  %.3g MB sent", 1e-6 * (double)m->link_bytes);
-        if (m->dense_bytes > m->link_bytes) {
-            ls_text_printf(line, " (%.3gx less)", (double)m->dense_bytes / (double)m->link_bytes);
-        }
+    if (form->memory && p->sent > 0.0) {
+        append_link(p, line);
     }
     if (form->memory && m->rss_bytes > 0) {
         append_memory(line, (double)m->rss_bytes);
@@ -287,6 +303,9 @@ static void smooth(ls_progress *p, const ls_step_metrics *m, double now_s)
     const double interval_s = p->seen == 0 ? m->step_s : now_s - p->stepped_s;
     p->interval_s += share * (interval_s - p->interval_s);
     p->stepped_s = now_s;
+    p->sent += (double)m->link_bytes;
+    p->dense += (double)m->dense_bytes;
+    p->saved_s += m->saved_s;
     p->seen++;
 }
 

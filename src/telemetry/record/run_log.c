@@ -326,9 +326,12 @@ static void compose_step(ls_text *line, const ls_step_metrics *m)
     put_f64(line, "mfu", m->mfu > 0.0 ? m->mfu : NAN);
     put_f64(line, "hfu", m->hfu > 0.0 ? m->hfu : NAN);
     ls_text_printf(line, ", \"rss_bytes\": %" PRIu64, m->rss_bytes);
-    if (m->link_bytes > 0) {
+    if (m->dense_bytes > 0) {
         ls_text_printf(line, ", \"link_bytes\": %" PRIu64 ", \"dense_bytes\": %" PRIu64, m->link_bytes,
                        m->dense_bytes);
+    }
+    if (m->saved_s != 0.0) {
+        put_f64(line, "saved_s", m->saved_s);
     }
     if (m->residual_norm > 0.0) {
         put_f64(line, "residual_norm", m->residual_norm);

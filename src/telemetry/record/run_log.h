@@ -5,11 +5,12 @@
  *   metrics.jsonl   one object per finished step: step, loss, lr, grad_norm, tokens, loss_tokens
  *                   (those with a target), tokens_per_s, step_s, data_s, forward_s, backward_s,
  *                   reduce_s, optimizer_s, wait_s, mfu, hfu, rss_bytes; on several hosts
- *                   link_bytes (what the first rank sent to other hosts) and dense_bytes (the
- *                   same in float32); with compression residual_norm (of what it left over of the
- *                   gradient, to be added in the next step); and val_loss where the step was
- *                   followed by an evaluation. The loss has enough digits to restore its float32
- *                   bits.
+ *                   link_bytes (what the first rank sent to other hosts), dense_bytes (the same
+ *                   with sums of float32 gradients in every step) and saved_s (by how much these
+ *                   would have made the step longer, at the fastest rate of any step so far);
+ *                   with compression residual_norm (of what it left over of the gradient, to be
+ *                   added in the next step); and val_loss where the step was followed by an
+ *                   evaluation. The loss has enough digits to restore its float32 bits.
  *   events.jsonl    one object per event: time (seconds since 1970), event, step where it has one,
  *                   and the event's own fields
  *

@@ -79,8 +79,9 @@ json_t *ls_summary_to_json(const ls_summary *s)
     json_object_set_new(o, "energy_j", positive_or_null(s->energy_j));
     if (s->link_bytes > 0) {
         json_object_set_new(o, "link",
-                            json_pack("{s:I, s:I, s:o}", "bytes", (json_int_t)s->link_bytes, "dense_bytes",
-                                      (json_int_t)s->dense_bytes, "residual_norm",
+                            json_pack("{s:I, s:I, s:o, s:o}", "bytes", (json_int_t)s->link_bytes,
+                                      "dense_bytes", (json_int_t)s->dense_bytes, "saved_s",
+                                      positive_or_null(s->saved_s), "residual_norm",
                                       positive_or_null(s->residual_norm)));
     }
     if (s->time) {

@@ -10,8 +10,9 @@
  * rank_memory_bytes[]}, mesh{ranks, data, expert, pipeline, context, tensor, schedule, bubble
  * (share of the step that the stage that idles least waits for others), sent_bytes{} (of all ranks
  * in the last step, by axis), rank_memory_bytes[] (outside what they share)}, cost_usd, energy_j,
- * link{bytes, dense_bytes, residual_norm} (what the first rank sent to other hosts and would have
- * sent in float32, in the steps of the last start; and as in metrics.jsonl, of the last step),
+ * link{bytes, dense_bytes, saved_s, residual_norm} (what the first rank sent to other hosts and
+ * would have sent with sums in float32, and the time saved, in the steps of the last start; and as
+ * in metrics.jsonl, of the last step),
  * time{seconds by class}, starts[], sources[] (of a mixture), best{step, val_loss, checkpoint}
  * (the kept checkpoint with the lowest validation loss; null: none has one), code (version and
  * build of the program). wall_s, goodput and
@@ -60,7 +61,7 @@ typedef struct ls_summary {
     /* mean over the steps of this process, to compare with predicted_step_s; 0: not known */
     double step_s;
     uint64_t link_bytes, dense_bytes; /* 0: nothing was sent to other hosts */
-    double residual_norm;
+    double saved_s, residual_norm;
     double checkpoint_stall_s; /* mean time that training waited for a checkpoint; 0: not known */
     double cost_usd, energy_j; /* 0: not known */
     json_t *recoveries;        /* array of recoveries; borrowed, NULL: none */

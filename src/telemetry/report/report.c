@@ -141,11 +141,15 @@ static void add_machine_tiles(ls_report_data *data, ls_values *page)
     ls_web_tile(page, bytes_text(arena, fresh(data, "peak_rss_bytes", (double)data->rss_bytes)),
                 "peak memory");
     if (data->link_bytes > 0) {
-        ls_web_tile(page, bytes_text(arena, (double)data->link_bytes), "sent to other hosts in a step");
+        const double sent = (double)data->link_bytes / (double)data->link_steps;
+        ls_web_tile(page, bytes_text(arena, sent), "sent to other hosts in a step");
     }
-    if (data->dense_bytes > data->link_bytes) {
+    if (data->dense_bytes > data->link_bytes && data->link_bytes > 0) {
         const double fewer = (double)data->dense_bytes / (double)data->link_bytes;
-        ls_web_tile(page, ls_arena_printf(arena, "%.3gx", fewer), "fewer bytes sent than in float32");
+        ls_web_tile(page, ls_arena_printf(arena, "%.3gx", fewer), "fewer bytes than dense sums send");
+    }
+    if (data->saved_s >= 1.0) {
+        ls_web_tile(page, duration_text(arena, data->saved_s), "saved by sending less, about");
     }
     ls_web_tile(page, duration_text(arena, fresh(data, "wall_s", data->newest_s - data->begun_s)),
                 data->running ? "since the first start" : "wall time since the first start");

@@ -45,10 +45,10 @@ static void take_metrics(ls_report_data *data, const ls_step_metrics *m)
     data->mfu[i] = m->mfu;
     data->step_s[i] = m->step_s;
     data->residual_norm[i] = m->residual_norm;
-    if (m->link_bytes > 0) {
-        data->link_bytes = m->link_bytes;
-        data->dense_bytes = m->dense_bytes;
-    }
+    data->link_bytes += m->link_bytes;
+    data->dense_bytes += m->dense_bytes;
+    data->link_steps += m->dense_bytes > 0;
+    data->saved_s += isfinite(m->saved_s) ? m->saved_s : 0.0;
     take_parts(m, data->parts_s[i]);
     data->tokens += m->tokens;
     data->rss_bytes = m->rss_bytes > data->rss_bytes ? m->rss_bytes : data->rss_bytes;

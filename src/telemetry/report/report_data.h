@@ -35,8 +35,9 @@ typedef struct ls_report_data {
     double (*parts_s)[LS_STEP_PARTS]; /* where the time of each step went; sums to its step_s */
     uint64_t tokens;
     uint64_t rss_bytes; /* highest */
-    /* of the last line that has them; 0: none has */
-    uint64_t link_bytes, dense_bytes;
+    /* as in ls_step_metrics, of all lines that have them; 0: none has */
+    uint64_t link_bytes, dense_bytes, link_steps;
+    double saved_s;
     uint64_t steps_total; /* of the whole run, from the summary or the run file; 0: not known */
 
     /* Validation loss, by evaluation. */

@@ -36,7 +36,7 @@ import json, math, sys
 kind = sys.argv[1]
 four, one = ([json.loads(line) for line in open(f"{kind}-{run}/metrics.jsonl")] for run in ("4", "one"))
 assert [m["residual_norm"] for m in four] == [m["residual_norm"] for m in one]
-assert all(m["dense_bytes"] > 2 * m["link_bytes"] > 0 for m in four) and "link_bytes" not in one[0]
+assert all(m["dense_bytes"] > 2 * m["link_bytes"] > 0 and isinstance(m["saved_s"], float) for m in four) and "link_bytes" not in one[0]
 link = json.load(open(f"{kind}-4/summary.json"))["link"]
 assert all(link[key] == sum(m[of] for m in four) for key, of in (("bytes", "link_bytes"), ("dense_bytes", "dense_bytes"))), link
 assert math.isclose(link["residual_norm"], four[-1]["residual_norm"], rel_tol=1e-8), link

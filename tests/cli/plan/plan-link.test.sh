@@ -20,7 +20,7 @@ for name, row in rows.items():
     assert math.isclose(row["step_time_s"] * row["computing"], link["compute_s"], rel_tol=1e-9)
     assert math.isclose(row["fewer"], dense["sent_bytes"] / row["sent_bytes"], rel_tol=1e-9)
     latency = 2 * 0.001 / row["steps"]
-    assert math.isclose(row["step_time_s"], link["compute_s"] + row["sent_bytes"] / rate + latency, rel_tol=1e-9), name
+    assert math.isclose(row["step_time_s"], link["compute_s"] + row["packing_s"] + row["sent_bytes"] / rate + latency, rel_tol=1e-9), name
     form = name.split(", ")[-1]
     if form in per:
         assert math.isclose(row["sent_bytes"] * row["steps"], 2 * (n - 1) / n * values * per[form], rel_tol=1e-4), name

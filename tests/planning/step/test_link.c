@@ -38,7 +38,7 @@ static void link_bytes_exchange_adds_both_ways(void **state)
 
 static ls_link_estimate estimate_of(const char *name, uint64_t hosts)
 {
-    const ls_link_setting setting = {25000000, hosts, 1.0, 12.5e6, 0.0};
+    const ls_link_setting setting = {25000000, hosts, 1.0, 12.5e6, 0.0, .pack_s = 1.5e-9};
     ls_link_estimate estimate = {0};
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         if (strcmp(ls_link_schemes[i].name, name) == 0) {
@@ -55,6 +55,11 @@ static void link_estimate_reaches_what_is_asked(void **state)
     (void)state;
     const ls_link_estimate dense = estimate_of("dense", 4);
     assert_float_equal(dense.step_s, 1.0 + 2.0 * 0.75 * 1e8 / 12.5e6, 1e-6);
+    /* packs once and a quarter, and unpacks one and a half, each a seventh */
+    assert_float_equal(dense.packing_s, 0.0, 0.0);
+    assert_float_equal(estimate_of("int8", 4).packing_s, 0.0375 * (1.25 + 1.5 / 7.0), 1e-9);
+    assert_float_equal(estimate_of("topk 1 %", 4).packing_s, 0.0375 * (2.5 + 1.5 / 7.0), 1e-9);
+    assert_float_equal(estimate_of("local 10, int8", 4).packing_s, 0.00375 * (1.25 + 1.5 / 7.0), 1e-9);
     assert_true(estimate_of("int8", 4).times >= 3.9);
     assert_true(estimate_of("topk 1 %", 4).times >= 40.0);
     assert_true(estimate_of("local 100, int8", 4).times >= 390.0);

@@ -66,12 +66,14 @@ static void progress_plain_shows_rate_and_norm(void **state)
     m.grad_norm = 0.62149;
     m.link_bytes = 2350000;
     m.dense_bytes = 129000000;
+    m.saved_s = 75.0;
+    m.residual_norm = 0.125;
     ls_progress_step(progress, &m);
     ls_progress_destroy(progress);
     assert_int_equal(fclose(out), 0);
     const char *text = run_dir_read(run, "out");
     assert_non_null(strstr(text, "loss 1.2500  lr 0.0005  norm 0.621  52,310 tok/s"));
-    assert_non_null(strstr(text, "  2.35 MB sent (54.9x less)  "));
+    assert_non_null(strstr(text, "  2.35 MB sent (54.9x less, 1m15s saved)  left over 0.125  "));
 }
 
 static void progress_plain_says_advice_in_full(void **state)

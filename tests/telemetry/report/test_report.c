@@ -157,6 +157,7 @@ static void report_shows_what_compression_saves(void **state)
                                    .loss = 1.0f,
                                    .link_bytes = 2u << 20,
                                    .dense_bytes = 110u << 20,
+                                   .saved_s = step == 3 ? -5.0 : 20.0,
                                    .residual_norm = 0.5};
         assert_int_equal(ls_run_log_step(log, &m), LS_OK);
     }
@@ -166,6 +167,7 @@ static void report_shows_what_compression_saves(void **state)
     assert_has(page, "Left over by compression");
     assert_has(page, "<b>2 MiB</b>");
     assert_has(page, "<b>55x</b>");
+    assert_has(page, "<b>35 s</b><span>saved by sending less, about");
 }
 
 static void report_escapes_everything(void **state)

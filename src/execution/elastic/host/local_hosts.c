@@ -29,6 +29,7 @@ struct ls_local_hosts {
     double *numbers; /* NUMBERS of each worker, and whether to stop */
     uint64_t *counts;
     uint64_t sent_bytes;
+    double sent_s; /* that sending them took */
     bool (*should_stop)(void *context);
     void *stop_context;
     bool has_stopped;
@@ -161,6 +162,8 @@ static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
     result->grad_norm = ls_local_mean(h->numbers + workers, workers);
     result->tokens = (uint64_t)tokens;
     result->wait_s += ls_clock_monotonic_s() - begin_s;
+    result->traffic.dense_bytes =
+        2 * sizeof(float) * (uint64_t)h->state->layout->float_count * (h->ranks - 1) / h->ranks;
     h->has_stopped = stops > 0;
     memset(h->numbers, 0, count * sizeof *h->numbers);
     return LS_OK;
@@ -185,7 +188,10 @@ static ls_status swap(ls_local_hosts *h, const unsigned char *out, unsigned char
     for (uint32_t q = 0; q < h->ranks; q++) {
         h->sent_bytes += q == h->rank ? 0 : h->counts[q];
     }
-    return ls_comm_all_to_all_blocks(h->link, out, in, &blocks, LS_U8, NULL);
+    const double begin_s = ls_clock_monotonic_s();
+    const ls_status status = ls_comm_all_to_all_blocks(h->link, out, in, &blocks, LS_U8, NULL);
+    h->sent_s += ls_clock_monotonic_s() - begin_s;
+    return status;
 }
 
 /* Packs a piece of what this rank's workers send to all; *out_inout: where in h->out. */
@@ -352,7 +358,9 @@ static ls_status run_outer(ls_local_hosts *h, ls_stepper *stepper, uint64_t turn
     LS_TRY(ls_stepper_run(stepper, turn, lr, result));
     result->wait_s += wait_s;
     result->traffic.link_bytes = h->sent_bytes;
+    result->traffic.link_s = h->sent_s;
     h->sent_bytes = 0;
+    h->sent_s = 0.0;
     return LS_OK;
 }
 
