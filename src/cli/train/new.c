@@ -10,13 +10,14 @@
 
 typedef struct new_settings {
     const char *data, *model;
-    bool json;
+    bool skip_bad, json;
 } new_settings;
 
 static const ls_option new_options[] = {
     LS_ROW_TEXT(new_settings, data, "FILE", "text or records to train on: a file, a folder or a pattern"),
     LS_ROW_TEXT(new_settings, model, "DIR",
                 "model to train further: a Hugging Face directory, a checkpoint or a run directory"),
+    LS_ROW_BOOL(new_settings, skip_bad, "leave out records that cannot be used, instead of refusing them"),
     LS_ROW_JSON(new_settings),
 };
 
@@ -45,6 +46,9 @@ static void print_records(const json_t *result)
     }
     printf(" in %.0f samples: half of them have at most %lld tokens, the longest has %lld\n",
            (double)number_at(r, "samples") * scale, number_at(r, "median"), number_at(r, "longest"));
+    if (number_at(r, "bad") > 0) {
+        printf("         left out: %lld that cannot be used\n", number_at(r, "bad"));
+    }
     if (number_at(r, "too_long") > 0) {
         printf("         %lld of %lld are longer than the model's context and will be cut off\n",
                number_at(r, "too_long"), number_at(r, "samples"));
@@ -79,7 +83,10 @@ static void print_cost(const json_t *result)
 static ls_status run_new(const ls_invocation *invocation)
 {
     const new_settings *settings = invocation->settings;
-    ls_new_options options = {.dir = invocation->words[1], .data = settings->data, .model = settings->model};
+    ls_new_options options = {.dir = invocation->words[1],
+                              .data = settings->data,
+                              .model = settings->model,
+                              .skip_bad = settings->skip_bad};
     while (options.kind < LS_NEW_KINDS && strcmp(ls_new_names[options.kind], invocation->words[0]) != 0) {
         options.kind++;
     }

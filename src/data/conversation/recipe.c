@@ -303,7 +303,12 @@ static ls_status check_calls(const work *w, const span *s)
 /* Renders the prompt and the turn of an answer, and finds the answer in the turn. */
 static ls_status render_turn(work *w, size_t message, span *span_out)
 {
-    LS_TRY(render(w, message, true, &w->prompt));
+    const ls_status status = render(w, message, true, &w->prompt);
+    if (status == LS_ERR_DATA && message == 0) {
+        return ls_fail_within(status, "the conversation begins with an answer, for which the template "
+                                      "writes no prompt: remove that message");
+    }
+    LS_TRY(status);
     LS_TRY(render_answer(w, message + 1, &w->turn));
     span s = {.message = message, .begin = w->prompt.bytes, .end = w->turn.bytes};
     if (!begins(&w->turn, &w->prompt, w->prompt.bytes)) {

@@ -170,6 +170,9 @@ static void append_data(const new_run *n, ls_text *text)
         ls_text_append_quoted(text, n->template);
         ls_text_append(text, "\n");
     }
+    if (n->options->skip_bad) {
+        ls_text_append(text, "  bad_records: skip         # records that cannot be used are left out\n");
+    }
     if (is_chat) {
         ls_text_append(text,
                        "  loss_on: assistant        # the answers are learned, the questions are not\n");
@@ -306,11 +309,12 @@ static json_t *result_of(const new_run *n, const json_t *plan)
     const ls_survey *v = &n->survey;
     bool is_measured = false;
     json_t *time = time_of(n, plan, &is_measured);
-    json_t *records = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "form", ls_record_form_name(v->form), "records",
-        (json_int_t)v->records, "samples", (json_int_t)v->samples, "tokens", (json_int_t)v->tokens, "trained",
-        (json_int_t)v->trained, "median", (json_int_t)v->median, "high", (json_int_t)v->high, "longest",
-        (json_int_t)v->longest, "too_long", (json_int_t)v->too_long, "scale", v->scale);
+    json_t *records = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "form",
+                                ls_record_form_name(v->form), "records", (json_int_t)v->records, "samples",
+                                (json_int_t)v->samples, "tokens", (json_int_t)v->tokens, "trained",
+                                (json_int_t)v->trained, "median", (json_int_t)v->median, "high",
+                                (json_int_t)v->high, "longest", (json_int_t)v->longest, "too_long",
+                                (json_int_t)v->too_long, "bad", (json_int_t)v->bad, "scale", v->scale);
     return json_pack(
         "{s:s, s:s, s:s, s:s?, s:o, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:b, "
         "s:o}",
@@ -367,7 +371,7 @@ static ls_status check_form(const new_run *n)
                        "with messages",
                        n->options->data, ls_record_form_name(n->survey.form));
     }
-    if (n->survey.samples == 0) {
+    if (n->survey.samples + n->survey.bad == 0) {
         return ls_fail(LS_ERR_DATA, "%s has nothing to train on", n->options->data);
     }
     return LS_OK;
@@ -447,8 +451,11 @@ ls_status ls_new_run(ls_arena *arena, const ls_new_options *options, json_t **re
         *result_out = result_of(&n, plan);
     } else {
         const char *why = ls_arena_strdup(arena, ls_error_text());
+        const char *hint =
+            strstr(why, "data.bad_records: skip") ? "; 'lockstep new' does so with --skip-bad" : "";
         const bool is_removed = ls_dir_remove(options->dir) == LS_OK;
-        (void)ls_fail(status, "%s%s", why, is_removed ? "" : " (and the new folder could not be removed)");
+        (void)ls_fail(status, "%s%s%s", why, hint,
+                      is_removed ? "" : " (and the new folder could not be removed)");
     }
     json_decref(plan);
     return status;

@@ -41,6 +41,7 @@ typedef struct ls_new_options {
     const char *dir;   /* made; it must not exist, or be empty */
     const char *data;  /* file, folder or pattern */
     const char *model; /* checkpoint, run or Hugging Face directory; "": none, for scratch */
+    bool skip_bad;     /* records that cannot be used are left out instead of being an error */
 } ls_new_options;
 
 /*

@@ -56,10 +56,12 @@ static ls_status add_conversation(surveyor *s, const ls_walked *w)
     for (size_t i = 0; i < s->samples.count; i++) {
         const size_t end = s->samples.ends[i].ids;
         uint64_t trained = 0;
-        for (size_t at = begin; at < end; at++) {
+        const size_t seen = s->options->limit > 0 ? ls_min_u64(end, begin + s->options->limit) : end;
+        for (size_t at = begin; at < seen; at++) {
             trained += ls_token_is_trained(s->samples.ids.ids[at]);
         }
-        LS_TRY(add_sample(s, end - begin, trained));
+        s->survey.bad += trained == 0;
+        LS_TRY(trained > 0 ? add_sample(s, end - begin, trained) : LS_OK);
         begin = end;
     }
     return LS_OK;
@@ -68,9 +70,15 @@ static ls_status add_conversation(surveyor *s, const ls_walked *w)
 static ls_status add_record(void *context, const ls_walked *walked, ls_status read)
 {
     surveyor *s = context;
-    LS_TRY(read);
     ls_samples_clear(&s->samples);
-    LS_TRY((walked->text ? add_document : add_conversation)(s, walked));
+    const ls_status status =
+        read == LS_OK ? (walked->text ? add_document : add_conversation)(s, walked) : read;
+    if (status == LS_ERR_DATA) {
+        s->survey.bad++;
+        ls_error_clear();
+    } else {
+        LS_TRY(status);
+    }
     s->survey.records++;
     s->read_bytes += walked->file_bytes;
     s->walk.is_full = s->survey.records >= RECORDS_MAX || s->read_bytes >= BYTES_MAX;

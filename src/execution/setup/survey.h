@@ -22,6 +22,9 @@ typedef struct ls_survey {
     uint64_t median, high, longest; /* tokens of a sample: half and 95 % have no more */
     /* of samples that are longer than `limit` of the options */
     uint64_t too_long;
+    /* records that no run can use, and samples with nothing to train within `limit`; they are left
+     * out of the rest, and training says what is wrong with them */
+    uint64_t bad;
     double scale; /* all of the data over what was read, >= 1 */
 } ls_survey;
 

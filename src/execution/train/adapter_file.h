@@ -67,6 +67,11 @@ LS_MUST_CHECK ls_status ls_base_packed(const ls_safetensors *tensors, const ls_p
 LS_MUST_CHECK ls_status ls_base_load(const ls_model_file *file, const ls_layout *layout, float *parameters,
                                      char *digest_out);
 
+/* Fails with LS_ERR_DATA if the adapter was trained on another base than `base`, a path, which has
+ * this digest. adapter: NULL, or one that names no digest, fits any. */
+LS_MUST_CHECK ls_status ls_adapter_file_check_base(const ls_adapter_file *adapter, const char *base,
+                                                   const char *digest);
+
 /* ls_model_file_load if the file or the layout has an adapter. */
 LS_MUST_CHECK ls_status ls_adapter_load(const ls_model_file *file, const ls_layout *layout,
                                         float *parameters);

@@ -83,17 +83,15 @@ static ls_status load_all(loader *l)
     return LS_OK;
 }
 
-/* Checks the digest of the base that was read against the one the adapter was trained on. */
-static ls_status check_digest(const ls_model_file *file, const char *found)
+ls_status ls_adapter_file_check_base(const ls_adapter_file *adapter, const char *base, const char *digest)
 {
-    const char *wanted = file->adapter ? ls_adapter_file_digest(file->adapter) : NULL;
-    return !wanted || strcmp(wanted, found) == 0 ? LS_OK
-                                                 : ls_fail(LS_ERR_DATA,
-                                                           "%s was trained on another base: one with digest "
-                                                           "%.16s, and %s has %.16s; give the model "
-                                                           "that it was trained on",
-                                                           ls_adapter_file_path(file->adapter), wanted,
-                                                           file->base ? file->base->path : file->path, found);
+    const char *wanted = adapter ? ls_adapter_file_digest(adapter) : NULL;
+    return !wanted || strcmp(wanted, digest) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "%s was trained on another base: one with digest %.16s, and %s has %.16s; give the "
+                         "model that it was trained on",
+                         ls_adapter_file_path(adapter), wanted, base, digest);
 }
 
 ls_status ls_base_load(const ls_model_file *file, const ls_layout *layout, float *parameters,
@@ -108,7 +106,7 @@ ls_status ls_base_load(const ls_model_file *file, const ls_layout *layout, float
     ls_model_reader_close(&l.reader);
     free(l.scratch);
     LS_TRY(status);
-    LS_TRY(check_digest(file, digest));
+    LS_TRY(ls_adapter_file_check_base(file->adapter, file->base ? file->base->path : file->path, digest));
     if (digest_out) {
         memcpy(digest_out, digest, sizeof digest);
     }

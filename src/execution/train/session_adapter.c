@@ -116,7 +116,8 @@ ls_status ls_session_begin_adapter(ls_session *session, ls_state *state)
         const ls_parameter *p = &session->layout.parameters[i];
         ls_parameter_init(&session->layout, i, &rule, 0, p->rows * p->cols, parameters);
     }
-    return ls_session_load_base(session, state);
+    LS_TRY(ls_session_load_base(session, state));
+    return ls_adapter_file_check_base(session->adapter, session->run.model.from, session->base_digest);
 }
 
 ls_status ls_session_merge_tokens(const ls_session *session, ls_arena *arena, const char **text_out)

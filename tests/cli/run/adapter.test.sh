@@ -105,6 +105,8 @@ says "another base" "lora_A"
 expect 0 "$LOCKSTEP" train tiny.yaml --json --run-dir twin --steps 1 --set train.seed=8
 expect 3 "$LOCKSTEP" sample twin --adapter peft --prompt a
 says "was trained on another base" "digest"
+expect 3 "${train[@]}" --run-dir bad --set model.from=twin --set adapter.from=peft
+says "was trained on another base" "digest"
 mkdir empty-peft && cp peft/adapter_config.json empty-peft
 expect 2 "$LOCKSTEP" sample base --adapter empty-peft --prompt a
 says "has no adapter_model.safetensors"

@@ -85,7 +85,13 @@ refused 2 chat gone --data "$records" --model missing
 says "missing does not exist" "lockstep pull ORG/NAME"
 echo '{"messages": [{"role": "user", "content": "a"}]}' >unanswered.jsonl
 refused 3 chat gone --data unanswered.jsonl --model base
-says "unanswered.jsonl:1"
+says "unanswered.jsonl:1" "--skip-bad"
+{ head -20 "$records"; cat unanswered.jsonl; python3 -c 'import json; print(json.dumps({"messages": [{"role": "user", "content": "a" * 900}, {"role": "assistant", "content": "b"}]}))'; } >mixed.jsonl
+refused 3 chat gone --data mixed.jsonl --model base
+says "1 of 22 records cannot be used" "mixed.jsonl:21" "--skip-bad"
+expect 0 "$LOCKSTEP" new chat mixed --data mixed.jsonl --model base --skip-bad
+prints "left out: 2 that cannot be used" "in 20 samples"
+expect 0 "$LOCKSTEP" train mixed/train.yaml --dry-run
 expect 0 "$LOCKSTEP" train tiny.yaml --json --steps 2 --run-dir bytes
 refused 2 chat gone --data "$records" --model bytes
 says "no token that ends a text"
