@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The world of world_cluster.c and its puppets, which stand in for ranks. Included only there. */
+/*
+ * The world of world_cluster.c and its puppets, which stand in for ranks. Included only there.
+ *
+ * The state is a number of cells. Of steps that all hosts make together, a cell is the number of
+ * its updates. With local steps (train/local.h) a step below is a turn, a cell is a worker, a chain
+ * of hashes that its host alone advances, and there is another chain, the shared parameters, which
+ * every host has and which all workers enter at the end of a round.
+ */
 #ifndef LS_TESTS_SIM_CLUSTER_PUPPETS_H
 #define LS_TESTS_SIM_CLUSTER_PUPPETS_H
 
 #include "seams.h"
 #include "worlds.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "execution/elastic/hosts/cluster.h"
 #include "execution/elastic/hosts/host_agent.h"
 #include "execution/elastic/hosts/host_side.h"
 #include "execution/parallel/data_parallel.h"
+#include "execution/train/local.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -24,26 +33,31 @@ enum {
     CELLS = 12,
     CUTS = 256,
     STEPS = 40,
+    TURNS_MAX = 4000,
     MACHINES = 64,
     COMEBACKS_MAX = 40
 };
 static const char token[] = "00112233445566778899aabbccddeeff";
 static const char address[] = "host0:29500";
 
+typedef struct state {
+    uint64_t cells[CELLS], shared;
+} state;
+
 /* The memory of a host: one segment, and what is in it. */
 typedef struct machine {
     uint32_t host;
     ls_segment segment;
     int fd;
-    uint64_t cells[CELLS];
-    bool is_moved[CUTS]; /* cells are those of the cut */
+    state state;
+    bool is_moved[CUTS]; /* the state is that of the cut */
     bool is_dead;
 } machine;
 
 typedef struct world {
     sim_run *run;
     ls_sim_host hosts[HOSTS];
-    uint32_t host_count, ranks, zero, local[HOSTS], first[HOSTS];
+    uint32_t host_count, ranks, zero, local_ranks[HOSTS], first[HOSTS];
     uint32_t crew, stage_ranks; /* ranks that compute together; those that must share a host */
     bool shadow, cut[HOSTS];
     ls_env *trainer;
@@ -71,8 +85,17 @@ typedef struct world {
     uint64_t committed; /* results the trainer has seen */
     ls_cut cuts[CUTS];  /* by epoch, as formed */
     uint64_t newest;
-    uint32_t lost; /* hosts that crashed */
-    bool dies;     /* while this is set, no host comes back, and no rank dies alone */
+    ls_local local;      /* steps 0: all hosts make every step together */
+    uint32_t cell_count; /* workers */
+    state *after;        /* [n]: an undisturbed run after n steps, as far as they are known */
+    uint64_t known;
+    uint64_t every, saved; /* checkpoints: each so many steps of the run; the newest */
+    uint64_t redo_until;   /* steps that are made again after a return to one */
+    /* epochs of the fences for which a checkpoint was asked for, and is on the trainer's host */
+    uint64_t restore_asked, restored, restored_step;
+    uint64_t outer[CUTS][CELLS]; /* workers as they were sent at the end of a round */
+    uint32_t lost;               /* hosts that crashed */
+    bool dies;                   /* while this is set, no host comes back, and no rank dies alone */
     /* What travels between hosts: which host has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
@@ -96,11 +119,44 @@ typedef struct puppet {
 
 static world *the_world;
 
+/* ---- what is right ---- */
+
+static uint64_t next_worker(const ls_local_turn *turn, uint64_t worker, uint64_t shared)
+{
+    const uint64_t mark[] = {worker, turn->begins ? shared : 0, turn->step, turn->worker};
+    return ls_xxh3(mark, sizeof mark, 13);
+}
+
+static uint64_t next_shared(uint64_t shared, const uint64_t *workers, uint32_t count)
+{
+    return ls_xxh3(workers, count * sizeof *workers, shared);
+}
+
+static const state *state_after(world *w, uint64_t steps)
+{
+    SIM_CHECK(w->run, steps < TURNS_MAX);
+    for (; w->known < steps; w->known++) {
+        const ls_local_turn turn = ls_local_turn_at(&w->local, w->known);
+        const state *before = &w->after[w->known];
+        state *next = &w->after[w->known + 1];
+        *next = *before;
+        if (turn.is_outer) {
+            next->shared = next_shared(before->shared, before->cells, w->cell_count);
+        } else if (w->local.steps > 0) {
+            next->cells[turn.worker] = next_worker(&turn, before->cells[turn.worker], before->shared);
+        }
+        for (uint32_t cell = 0; cell < CELLS && w->local.steps == 0; cell++) {
+            next->cells[cell]++;
+        }
+    }
+    return &w->after[steps];
+}
+
 /* ---- who keeps what ---- */
 
 static uint32_t first_cell(uint32_t parts, uint32_t part)
 {
-    return CELLS * part / parts;
+    return the_world->cell_count * part / parts;
 }
 
 static uint32_t host_of_part(const ls_cut *cut, uint32_t part)
@@ -212,10 +268,11 @@ static void move_cells(puppet *p, bool is_first)
 {
     world *w = p->w;
     const ls_cut *cut = &w->cuts[p->team.cut], *held = &p->m->segment.control->sources;
+    const state *right = state_after(w, cut->step);
     if (p->m->is_moved[p->team.cut]) {
         return;
     }
-    for (uint32_t cell = 0; cell < CELLS; cell++) {
+    for (uint32_t cell = 0; cell < w->cell_count; cell++) {
         if (updater(w, cut, p->m->host, cell) < 0) {
             continue;
         }
@@ -227,10 +284,33 @@ static void move_cells(puppet *p, bool is_first)
             from = cut->hosts[index].host;
         }
         const machine *m = machine_of(w, from);
-        SIM_CHECK(w->run, m->cells[cell] == cut->step);
-        p->m->cells[cell] = m->cells[cell];
+        SIM_CHECK(w->run, m->state.cells[cell] == right->cells[cell]);
+        p->m->state.cells[cell] = m->state.cells[cell];
     }
+    p->m->state.shared = machine_of(w, 0)->state.shared;
+    SIM_CHECK(w->run, p->m->state.shared == right->shared);
     p->m->is_moved[p->team.cut] = true;
+}
+
+/* Whether the turn is of a worker of this host. */
+static bool has_turn(const puppet *p, const ls_local_turn *turn)
+{
+    return !turn->is_outer && updater(p->w, &p->w->cuts[p->team.cut], p->m->host, turn->worker) >= 0;
+}
+
+static void update_in_turn(puppet *p)
+{
+    world *w = p->w;
+    state *own = &p->m->state;
+    const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
+    const state *right = state_after(w, p->step + 1);
+    if (turn.is_outer) {
+        own->shared = next_shared(own->shared, w->outer[p->team.cut], w->cell_count);
+    } else if (has_turn(p, &turn)) {
+        own->cells[turn.worker] = next_worker(&turn, own->cells[turn.worker], own->shared);
+        SIM_CHECK(w->run, own->cells[turn.worker] == right->cells[turn.worker]);
+    }
+    SIM_CHECK(w->run, own->shared == right->shared);
 }
 
 /* One cell at a time: the process may die between two. True: all are done. */
@@ -238,13 +318,17 @@ static bool update_cell(puppet *p)
 {
     world *w = p->w;
     const ls_cut *cut = &w->cuts[p->team.cut];
-    for (uint32_t cell = 0; cell < CELLS; cell++) {
+    uint64_t *cells = p->m->state.cells;
+    for (uint32_t cell = 0; cell < CELLS && w->local.steps == 0; cell++) {
         const int32_t part = updater(w, cut, p->m->host, cell);
-        if (part >= 0 && holds(p, (uint32_t)part) && p->m->cells[cell] != p->step + 1) {
-            SIM_CHECK(w->run, p->m->cells[cell] == p->step);
-            p->m->cells[cell]++;
+        if (part >= 0 && holds(p, (uint32_t)part) && cells[cell] != p->step + 1) {
+            SIM_CHECK(w->run, cells[cell] == p->step);
+            cells[cell]++;
             return false;
         }
+    }
+    if (w->local.steps > 0) {
+        update_in_turn(p);
     }
     for (uint32_t i = 0; i < p->team.local_parts; i++) {
         if (holds(p, i)) {
@@ -279,8 +363,29 @@ static void begin_step(puppet *p)
             atomic_store(&control->parts[i].entered, p->step + 1);
         }
     }
+    const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
+    const bool computes = w->local.steps == 0 || has_turn(p, &turn);
     p->phase = COMPUTING;
-    p->work_until_ns = ls_env_now_ns(p->env) + ls_env_random_u64(p->env) % (30 * SIM_MS);
+    p->work_until_ns = ls_env_now_ns(p->env) + (computes ? ls_env_random_u64(p->env) % (30 * SIM_MS) : 0);
+}
+
+/* Where a turn ends: hosts meet after the last worker of a step and at the end of a round. */
+static puppet_phase after_computing(const puppet *p)
+{
+    const ls_local *local = &p->w->local;
+    const ls_local_turn turn = ls_local_turn_at(local, p->step);
+    const bool meets = local->steps == 0 || turn.is_outer || turn.worker + 1 == local->workers;
+    return meets ? AGREEING : UPDATING;
+}
+
+static void send_workers(puppet *p)
+{
+    world *w = p->w;
+    const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
+    for (uint32_t i = 0; i < w->cell_count && turn.is_outer; i++) {
+        const bool is_own = updater(w, &w->cuts[p->team.cut], p->m->host, i) >= 0;
+        w->outer[p->team.cut][i] = is_own ? p->m->state.cells[i] : w->outer[p->team.cut][i];
+    }
 }
 
 static void agree(puppet *p)
@@ -297,10 +402,12 @@ static void agree(puppet *p)
     }
     if (w->sums[cut] == p->step + 1) {
         say(w, p, &w->sent[cut]);
+        send_workers(p);
     }
     /* Sometime later the host's first part hears that all have said it. */
     const bool is_complete = w->sums[cut] > p->step + 1 || all_said(w, p, w->sent[cut]);
-    if (holds(p, 0) && is_complete && can_talk(w, p->m->host) && ls_env_random_u64(p->env) % 3 == 0) {
+    const bool hears = holds(p, 0) && is_complete && can_talk(w, p->m->host);
+    if (hears && ls_env_random_u64(p->env) % 3 == 0) {
         const ls_step_verdict verdict = {.agreed = p->step + 1};
         ls_data_parallel_write_verdict(p->m->segment.exchange, &verdict);
     }
@@ -335,7 +442,7 @@ static void work(puppet *p)
         }
         break;
     case COMPUTING:
-        p->phase = ls_env_now_ns(p->env) >= p->work_until_ns ? AGREEING : COMPUTING;
+        p->phase = ls_env_now_ns(p->env) >= p->work_until_ns ? after_computing(p) : COMPUTING;
         break;
     case AGREEING:
         agree(p);
@@ -367,6 +474,7 @@ static void take_team(puppet *p)
     p->step = p->team.step;
     p->phase = IDLE;
     if (p->team.cut == cut) {
+        SIM_CHECK(p->w->run, p->w->local.steps == 0); /* nothing is finished across hosts */
         /* The step that others agreed on. */
         p->step = finished_parts(p) > p->team.step ? p->team.step + 1 : p->team.step;
         /* A spare has nothing to finish, as in rank.c. */

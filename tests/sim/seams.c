@@ -103,6 +103,8 @@ ls_reform_decision __wrap_ls_reform_decide(const ls_reform_settings *settings, c
                                            const ls_reform_fence *fence)
 {
     static ls_reform_host seen[LS_REFORM_HOSTS_MAX];
+    ls_reform_settings used = *settings;
+    used.round = is_broken("cut-in-a-round") && !fence->hard ? 0 : used.round;
     if (!broken || count > LS_REFORM_HOSTS_MAX) {
         return __real_ls_reform_decide(settings, hosts, count, cuts, cut_count, fence);
     }
@@ -113,7 +115,7 @@ ls_reform_decision __wrap_ls_reform_decide(const ls_reform_settings *settings, c
             seen[i].status.fence = fence->epoch;
         }
     }
-    return __real_ls_reform_decide(settings, seen, count, cuts, cut_count, fence);
+    return __real_ls_reform_decide(&used, seen, count, cuts, cut_count, fence);
 }
 
 bool seams_forget_move(const ls_cut *cut, const ls_cut *held)

@@ -3,13 +3,14 @@
  * A run on several hosts: cluster, agents and their host sides, with puppets in place of ranks.
  * Hosts crash, ranks die, connections are cut, several at once, also in the middle of a recovery;
  * agents are started again, and may be lost again while they join. In other seeds the trainer dies
- * and another one takes over. The state is twelve cells per host, each the number of updates it has
- * had.
+ * and another one takes over, or the run has local steps: hosts are apart for a round. What the
+ * state is, cluster_puppets.h says.
  *
- * Safety: a cell is updated once per step; no host begins a step whose state it does not have; a
- * part of a cut is computed on one host; no cut begins before a step whose result the trainer
- * has seen. Liveness: in the end all steps are done, and where hosts come back all ranks have a
- * part again; or so many were lost together that it is impossible.
+ * Safety: the state is that of an undisturbed run after each step on each host; no host begins a
+ * step whose state it does not have; a part of a cut is computed on one host; no cut begins before
+ * a step whose result the trainer has seen, unless all return to a checkpoint; without that, a cut
+ * of a run with local steps begins with a round. Liveness: in the end all steps are done, and where
+ * hosts come back all ranks have a part again; or so many were lost together that it is impossible.
  */
 #include "cluster_puppets.h"
 
@@ -23,9 +24,10 @@ static void on_ready(world *w)
         w->running = true;
         w->cuts[1] = (ls_cut){.epoch = 1, .parts = w->ranks};
         for (uint32_t h = 0; h < w->host_count; h++) {
-            w->cuts[1].hosts[w->cuts[1].host_count++] = (ls_cut_host){.host = (uint16_t)h,
-                                                                      .first_part = (uint16_t)w->first[h],
-                                                                      .part_count = (uint16_t)w->local[h]};
+            w->cuts[1].hosts[w->cuts[1].host_count++] =
+                (ls_cut_host){.host = (uint16_t)h,
+                              .first_part = (uint16_t)w->first[h],
+                              .part_count = (uint16_t)w->local_ranks[h]};
         }
     }
 }
@@ -103,7 +105,12 @@ void __wrap_ls_host_side_form(ls_host_side *side, const ls_cut *cut, const ls_cu
     world *w = the_world;
     if (w && side->host_index == 0) {
         SIM_CHECK(w->run, cut->epoch < CUTS && w->cuts[cut->epoch].epoch == 0);
-        SIM_CHECK(w->run, cut->step >= w->committed);
+        const bool returned = w->restored == cut->epoch, redoes = cut->step < w->redo_until;
+        w->redo_until = returned ? w->committed : redoes ? w->redo_until : 0;
+        SIM_CHECK(w->run, !returned || cut->step == w->restored_step);
+        SIM_CHECK(w->run, returned || redoes || cut->step >= w->committed);
+        SIM_CHECK(w->run, returned || w->local.steps == 0 ||
+                              cut->step % ls_local_turns(&w->local, w->local.steps) == 0);
         w->cuts[cut->epoch] = *cut;
         w->formed++;
         w->newest = cut->epoch;
@@ -134,6 +141,47 @@ static ls_status start_rank(void *context, uint32_t local)
     return ls_agent_start_rank(((world *)context)->agent, local);
 }
 
+/* The trainer comes to it sooner or later. */
+static void bring_checkpoint(void *context)
+{
+    world *w = context;
+    const ls_control *control = w->machines[0].segment.control;
+    if (w->restored == w->restore_asked) {
+        return; /* asked twice, for two losses */
+    }
+    for (uint32_t part = 0; part < control->team.local_parts; part++) {
+        const uint32_t local = control->team.holder[part];
+        SIM_CHECK(w->run, !ls_sim_is_running(w->rank_env[0][local]) || ls_control_is_parked(control, local));
+    }
+    machine_of(w, 0)->state = *state_after(w, w->saved);
+    w->restored = w->restore_asked;
+    w->restored_step = w->saved;
+    sim_event(w->run, "the checkpoint of step %llu is here", (unsigned long long)w->saved);
+}
+
+static bool restore(void *context, uint64_t epoch, uint64_t *step_out)
+{
+    world *w = context;
+    *step_out = w->restored_step;
+    if (w->restored != epoch && w->restore_asked != epoch) {
+        w->restore_asked = epoch;
+        ls_env_timer_set(w->trainer, ls_sim_random_u64(w->run->sim) % (50 * SIM_MS), bring_checkpoint, w);
+    }
+    return w->restored == epoch;
+}
+
+/* The state is saved between two steps of the run. */
+static void save(world *w)
+{
+    const uint64_t turns = w->local.steps > 0 ? w->local.workers : 1;
+    uint64_t step = w->committed / turns / w->every * w->every;
+    while (ls_local_turns(&w->local, step) > w->committed) {
+        step--;
+    }
+    const uint64_t saved = ls_local_turns(&w->local, step);
+    w->saved = saved > w->saved ? saved : w->saved;
+}
+
 static void trainer_tick(void *context)
 {
     world *w = context;
@@ -143,6 +191,7 @@ static void trainer_tick(void *context)
         const uint64_t finished = atomic_load(&slot->finished);
         w->committed = finished > w->committed ? finished : w->committed;
     }
+    save(w);
     if (w->running && (w->committed < STEPS || !is_whole(w))) {
         ls_control_grant(control, w->committed + 4);
     } else if (w->running) {
@@ -162,7 +211,7 @@ static void open_cluster(world *w, const ls_log_state *left)
     static const char *const names[] = {"host1", "host2", "host3", "host4"};
     static ls_cluster_host others[HOSTS];
     for (uint32_t i = 0; i + 1 < w->host_count; i++) {
-        others[i] = (ls_cluster_host){.name = names[i], .slots = w->local[i + 1]};
+        others[i] = (ls_cluster_host){.name = names[i], .slots = w->local_ranks[i + 1]};
     }
     const ls_cluster_options options = {
         .env = w->trainer,
@@ -182,7 +231,9 @@ static void open_cluster(world *w, const ls_log_state *left)
         .lost = far_lost,
         .abort = on_abort,
         .lease_ns = SIM_S,
-        .settings = {.parts_max = CELLS / w->crew * w->crew,
+        .restore = w->comebacks != NEVER ? restore : NULL,
+        .settings = {.parts_max = w->cell_count / w->crew * w->crew,
+                     .round = w->local.steps > 0 ? ls_local_turns(&w->local, w->local.steps) : 0,
                      .crew = w->crew,
                      .stage_ranks = w->stage_ranks,
                      .min_ranks = 1,
@@ -292,7 +343,7 @@ static void agent_program(ls_env *env, const char *const *argv, void *context)
     const ls_host_agent_options options = {.coordinator = address,
                                            .token = token,
                                            .name = w->comebacks != NEVER ? names[start->host] : "",
-                                           .slots = w->local[start->host],
+                                           .slots = w->local_ranks[start->host],
                                            .timeout_s = 10,
                                            .program = "rank",
                                            .no_watch = true};
@@ -302,19 +353,39 @@ static void agent_program(ls_env *env, const char *const *argv, void *context)
 
 /* ---- the world ---- */
 
+/* One rank on each host, and a worker for each of them. */
+static void make_rounds(world *w)
+{
+    const uint32_t steps = (uint32_t)sim_draw(w->run, "round", 1, 4);
+    const uint32_t workers = w->host_count + (uint32_t)sim_draw(w->run, "workers", 0, 3);
+    w->every = sim_draw(w->run, "every", 1, 12);
+    w->cell_count = CELLS;
+    if (w->comebacks != NEVER && sim_draw(w->run, "apart", 0, 1) == 1) {
+        w->local = (ls_local){.steps = steps, .workers = workers};
+        w->cell_count = workers;
+        w->zero = 1;
+        w->shadow = false;
+        w->ranks = w->host_count;
+        for (uint32_t h = 0; h < w->host_count; h++) {
+            w->local_ranks[h] = 1;
+        }
+    }
+}
+
 /* In every second seed ranks divide the model: whole crews in all, and hosts with whole stages. */
 static void make_crews(world *w)
 {
-    w->crew = sim_draw(w->run, "divides", 0, 1) == 0 ? 1 : (uint32_t)sim_draw(w->run, "crew", 2, 3);
+    const bool divides = sim_draw(w->run, "divides", 0, 1) == 1 && w->local.steps == 0;
+    w->crew = !divides ? 1 : (uint32_t)sim_draw(w->run, "crew", 2, 3);
     const bool shares = sim_draw(w->run, "shares", 0, 1) == 1;
     for (uint32_t h = 0; h < w->host_count && w->ranks % w->crew != 0; h++) {
-        w->ranks += LOCAL_MAX - w->local[h];
-        w->local[h] = LOCAL_MAX;
+        w->ranks += LOCAL_MAX - w->local_ranks[h];
+        w->local_ranks[h] = LOCAL_MAX;
     }
     w->crew = w->ranks % w->crew == 0 ? w->crew : 1;
     bool are_pairs = w->crew == 2 && shares;
     for (uint32_t h = 0; h < w->host_count; h++) {
-        are_pairs = are_pairs && w->local[h] == 2;
+        are_pairs = are_pairs && w->local_ranks[h] == 2;
     }
     w->stage_ranks = are_pairs ? 2 : 1;
 }
@@ -330,22 +401,23 @@ static void make_hosts(world *w)
     for (uint32_t h = 0; h < w->host_count; h++) {
         char name[16];
         snprintf(name, sizeof name, "local%u", h);
-        w->local[h] = (uint32_t)sim_draw(run, name, 1, LOCAL_MAX);
-        w->ranks += w->local[h];
+        w->local_ranks[h] = (uint32_t)sim_draw(run, name, 1, LOCAL_MAX);
+        w->ranks += w->local_ranks[h];
         snprintf(name, sizeof name, "host%u", h);
         w->hosts[h] = ls_sim_host_add(run->sim, name);
     }
+    make_rounds(w);
     make_crews(w);
     for (uint32_t h = 1; h < w->host_count; h++) {
-        w->first[h] = w->first[h - 1] + w->local[h - 1];
+        w->first[h] = w->first[h - 1] + w->local_ranks[h - 1];
     }
     memset(w->computed_on, 0xff, sizeof w->computed_on);
     const ls_segment_plan plan = {.float_count = 16,
                                   .exchange_bytes = 1 << 16,
-                                  .leaves = CELLS,
+                                  .leaves = w->cell_count,
                                   .crew = w->crew,
                                   .ranks = w->ranks,
-                                  .local_ranks = w->local[0],
+                                  .local_ranks = w->local_ranks[0],
                                   .epoch = 1,
                                   .text = "",
                                   .text_bytes = 0};
@@ -488,7 +560,7 @@ static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
         break;
     case 2:
         if (kills) {
-            kill_rank(w, host, (uint32_t)(ls_sim_random_u64(w->run->sim) % w->local[host]));
+            kill_rank(w, host, (uint32_t)(ls_sim_random_u64(w->run->sim) % w->local_ranks[host]));
         }
         break;
     default:
@@ -502,7 +574,7 @@ static void hurt(world *w, uint32_t host, bool crashes, bool cuts, bool kills)
 static void check_reason(const world *w)
 {
     const bool alone = strstr(w->why, "no rank is left on the trainer's host") != NULL;
-    const bool nowhere = strstr(w->why, "shadow") != NULL && w->zero > 0;
+    const bool nowhere = strstr(w->why, "shadow") != NULL && w->zero > 0 && w->comebacks == NEVER;
     const bool apart = w->crew > 1 && (strstr(w->why, "divide the model") != NULL);
     if (!alone && !nowhere && !apart) {
         sim_fail(w->run, "the run ended: %s", w->why);
@@ -539,6 +611,7 @@ static void run_world(sim_run *run)
     world *w = calloc(1, sizeof *w);
     the_world = w;
     w->run = run;
+    w->after = calloc(TURNS_MAX, sizeof *w->after);
     seams_break(run->mutation);
     make_hosts(w);
     ls_sim_program_add(run->sim, "rank", puppet_program, w);
@@ -595,6 +668,7 @@ static void run_world(sim_run *run)
     }
     seams_break(NULL);
     the_world = NULL;
+    free(w->after);
     free(w);
 }
 
@@ -602,11 +676,13 @@ static const sim_mutation mutations[] = {
     {"status-of-any-epoch", "what a host said behind an earlier fence counts"},
     {"cut-before-log", "hosts hear of a cut before it is durable"},
     {"newcomer-has-state", "a host that comes back is taken to have what it needs"},
+    {"cut-in-a-round", "with local steps, hosts come in the middle of a round"},
 };
 
 const sim_world sim_world_cluster = {
     .name = "cluster",
-    .text = "a run on several hosts: hosts that crash or are cut off, once and again, with every ZeRO stage",
+    .text = "a run on several hosts: hosts that crash or are cut off, once and again, with every ZeRO stage, "
+            "or with local steps",
     .run = run_world,
     .weight = 2,
     .mutations = mutations,

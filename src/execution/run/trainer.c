@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "execution/integrity/flat_hash.h"
 #include "execution/run/replay.h"
 #include "execution/run/signals.h"
@@ -506,6 +507,31 @@ static void keep_failed_state(ls_trainer *trainer, const char *text)
     }
 }
 
+/* Agents that a person started have ended by then. */
+static bool may_redo(const ls_trainer *trainer)
+{
+    const ls_workers_hosts *hosts = trainer->options->hosts;
+    return trainer->loop.fault.kind == LS_STEP_FAULT_WORKER && !trainer->is_second &&
+           (!hosts || hosts->others);
+}
+
+/* Nothing is saved: the state in memory is that of no step. */
+static void end_outer(ls_trainer *trainer, const char *text)
+{
+    char *copy = ls_arena_strdup(&trainer->arena, text);
+    const bool redoes = may_redo(trainer);
+    ls_emit_event("not_finite", json_pack("{s:I, s:n, s:s, s:b}", "step", (json_int_t)trainer->loop.step,
+                                          "leaf", "text", copy, "redone", redoes));
+    if (redoes) {
+        ls_log_warn("%s. The round is made once more, from the newest checkpoint", copy);
+        return;
+    }
+    ls_trainer_alert(trainer, LS_ALERT_NOT_FINITE, copy);
+    ls_fail(LS_ERR_FAILED, "%s. %s the same command continues from the newest checkpoint", copy,
+            trainer->is_second ? "It was so when the round was made again, so the training diverges;"
+                               : "If the machine made a mistake,");
+}
+
 static void emit_corruption(const ls_trainer *trainer, const char *text)
 {
     const ls_step_fault *f = &trainer->loop.fault;
@@ -614,6 +640,10 @@ static void explain_what_is_saved(ls_trainer *trainer, ls_status status, const c
 static ls_status end_early(ls_trainer *trainer, ls_status status)
 {
     catch_up_with_workers(trainer);
+    if (trainer->loop.fault.kind == LS_STEP_FAULT_WORKER) {
+        end_outer(trainer, ls_error_text());
+        return status;
+    }
     if (status == LS_ERR_FAILED) {
         keep_failed_state(trainer, ls_error_text());
         return status;
@@ -623,6 +653,7 @@ static ls_status end_early(ls_trainer *trainer, ls_status status)
         return status;
     }
     const bool asked = status == LS_STOPPED || status == LS_INTERRUPTED;
+    const bool is_away = asked && trainer->backend.redoes; /* the state is of an earlier step */
     const char *reason = ls_arena_strdup(&trainer->arena, asked ? "" : ls_error_text());
     ls_status saved = LS_OK;
     if (!asked) {
@@ -630,10 +661,11 @@ static ls_status end_early(ls_trainer *trainer, ls_status status)
     }
     if (asked) {
         status = ls_trainer_stop_status(trainer);
-        ls_progress_print(trainer->books.progress, "stopping: saving step %" PRIu64, trainer->loop.step);
+        ls_progress_print(trainer->books.progress, is_away ? "stopping" : "stopping: saving step %" PRIu64,
+                          trainer->loop.step);
     }
     /* A disk that was full for something else has no room for a checkpoint. */
-    if (trainer->loop.step > 0 && status != LS_ERR_DISK) {
+    if (trainer->loop.step > 0 && status != LS_ERR_DISK && !is_away) {
         saved = ls_trainer_save(trainer);
         if (is_corrupt(&trainer->loop)) {
             end_corrupt(trainer, ls_error_text());
@@ -697,12 +729,13 @@ static ls_status dry_run(ls_trainer *trainer, json_t **result_out)
     return ls_session_check_memory(&trainer->session);
 }
 
-ls_status ls_train(const ls_train_options *options, json_t **result_out)
+/* *again_inout: whether this is the second time, and then whether there is to be one. */
+static ls_status train_once(const ls_train_options *options, bool *again_inout, json_t **result_out)
 {
     *result_out = NULL;
     ls_trainer trainer;
-    ls_signals_install();
     ls_status status = ls_trainer_open(&trainer, options);
+    trainer.is_second = *again_inout;
     if (status == LS_OK && options->dry_run) {
         status = dry_run(&trainer, result_out);
     } else if (status == LS_OK && trainer.finished) {
@@ -710,7 +743,23 @@ ls_status ls_train(const ls_train_options *options, json_t **result_out)
     } else if (status == LS_OK) {
         status = train(&trainer, result_out);
     }
+    *again_inout = may_redo(&trainer);
     ls_trainer_close(&trainer);
+    return status;
+}
+
+ls_status ls_train(const ls_train_options *options, json_t **result_out)
+{
+    bool again = false;
+    ls_signals_install();
+    ls_status status = train_once(options, &again, result_out);
+    if (again) {
+        ls_train_options second = *options;
+        second.mode = LS_RUN_CONTINUE;
+        second.start_s = ls_clock_monotonic_s();
+        json_decref(*result_out);
+        status = train_once(&second, &again, result_out);
+    }
     ls_signals_restore();
     return status;
 }

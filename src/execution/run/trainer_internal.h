@@ -82,6 +82,7 @@ typedef struct ls_trainer_backend {
     uint64_t granted;      /* workers may run steps below this number without asking again */
     ls_local local;        /* the turns of a step */
     bool is_mid_step;      /* without workers: a step failed after some of its turns */
+    bool redoes;           /* workers: steps after the newest checkpoint are made again */
     uint64_t memory_bytes; /* the most seen so far (ls_trainer_memory), with workers */
     ls_bit_flip flip;      /* for tests */
 } ls_trainer_backend;
@@ -171,6 +172,7 @@ typedef struct ls_trainer {
     ls_evaluator *evaluator;  /* NULL without validation data */
     ls_generator *generator;  /* NULL without samples */
     json_t *finished;         /* the result of a run that had reached its end; else NULL */
+    bool is_second;           /* an outer gradient was not finite, and its round is made again */
 
     ls_trainer_loop loop;
     ls_trainer_backend backend;
@@ -185,10 +187,13 @@ typedef struct ls_trainer {
 /* Opens everything and restores or begins the run. */
 ls_status ls_trainer_open(ls_trainer *trainer, const ls_train_options *options);
 void ls_trainer_close(ls_trainer *trainer);
-/* Loads the newest good checkpoint; LS_OK with loop.step 0 if there is none. */
 /* Remembers the digest of the base that a checkpoint of an adapter has. */
 void ls_trainer_take_base_digest(ls_trainer *trainer, const ls_checkpoint *checkpoint);
+/* Loads the newest good checkpoint; LS_OK with loop.step 0 if there is none. */
 ls_status ls_trainer_restore(ls_trainer *trainer);
+/* ls_workers_options.restore; context: the trainer. Without a checkpoint, the state before the
+ * first step. */
+ls_status ls_trainer_return(void *context, uint64_t *step_out);
 /* Sends what ls_trainer_restore kept as events, once there is a log. */
 void ls_trainer_report_restored(ls_trainer_saving *saving);
 /* "finished", "stopped_early" or "stopped": how a run that ends now without an error ends. */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* LS_OK: none of the shards that the checkpoint names has other content now. */
@@ -104,25 +105,78 @@ void ls_trainer_take_base_digest(ls_trainer *trainer, const ls_checkpoint *check
     }
 }
 
+/* The newest checkpoint into the state; latest_out->checkpoint NULL: there is none. */
+static ls_status load_newest(ls_trainer *trainer, ls_arena *arena, ls_checkpoint_latest *latest_out)
+{
+    size_t count = 0;
+    const ls_checkpoint_tensor *tensors =
+        ls_state_tensors(arena, ls_state_host(&trainer->backend.state), &count);
+    const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
+    LS_TRY(ls_checkpoint_load_latest(arena, trainer->dir.checkpoints, trainer->session.identity, tensors,
+                                     count, &options, latest_out));
+    keep_for_log(&trainer->saving, latest_out);
+    if (!latest_out->checkpoint) {
+        return LS_OK;
+    }
+    ls_state_turn_residuals(&trainer->backend.state, latest_out->checkpoint->meta.step);
+    return ls_state_from_host(&trainer->backend.state);
+}
+
+/* The state before the first step, from the seed. */
+static ls_status begin_anew(ls_trainer *trainer)
+{
+    const ls_session *session = &trainer->session;
+    ls_state *state = ls_state_host(&trainer->backend.state);
+    const size_t floats = (size_t)session->layout.float_count;
+    if (session->run.model.from[0] || session->layout.adapter) {
+        return ls_fail(LS_ERR_RANKS_LOST,
+                       "a host was lost that alone had a part of the state, and there is no checkpoint yet "
+                       "(checkpoint.every_steps): run the same command again");
+    }
+    memset(state->m, 0, floats * sizeof *state->m);
+    memset(state->v, 0, floats * sizeof *state->v);
+    for (uint32_t i = 0; i < 3 * state->worker_count; i++) {
+        memset(ls_state_worker(state, i / 3, i % 3), 0, floats * sizeof *state->workers);
+    }
+    for (uint32_t i = 0; i < 2 * state->residual_count; i++) {
+        memset(state->residuals[i % 2][i / 2], 0, floats * sizeof *state->residuals[0][0]);
+    }
+    return ls_session_begin_weights(&trainer->session, &trainer->backend.state);
+}
+
+ls_status ls_trainer_return(void *context, uint64_t *step_out)
+{
+    ls_trainer *trainer = context;
+    ls_arena arena = {0};
+    ls_checkpoint_latest latest = {0};
+    ls_status status = load_newest(trainer, &arena, &latest);
+    const uint64_t step = latest.checkpoint ? latest.checkpoint->meta.step : 0;
+    if (status == LS_OK && !latest.checkpoint) {
+        status = begin_anew(trainer);
+    }
+    if (status == LS_OK) {
+        ls_trainer_report_restored(&trainer->saving);
+        ls_emit_event("returned", json_pack("{s:I, s:I}", "step", (json_int_t)trainer->loop.step,
+                                            "checkpoint", (json_int_t)step));
+        ls_progress_print(trainer->books.progress,
+                          "no host that is left has all of the state: all return to step %" PRIu64
+                          " (%s) and make the steps after it again",
+                          step, step > 0 ? "the newest checkpoint" : "the beginning");
+    }
+    trainer->backend.redoes = true;
+    *step_out = ls_local_turns(&trainer->backend.local, step);
+    ls_checkpoint_close(latest.checkpoint);
+    ls_arena_release(&arena);
+    return status;
+}
+
 ls_status ls_trainer_restore(ls_trainer *trainer)
 {
     ls_arena arena = {0};
     ls_checkpoint_latest latest = {0};
-    size_t count = 0;
-    const ls_checkpoint_tensor *tensors =
-        ls_state_tensors(&arena, ls_state_host(&trainer->backend.state), &count);
-    const ls_checkpoint_load_options options = {.threads = ls_queue_threads(trainer->session.queue)};
-    ls_status status = ls_checkpoint_load_latest(&arena, trainer->dir.checkpoints, trainer->session.identity,
-                                                 tensors, count, &options, &latest);
-    if (status == LS_OK) {
-        keep_for_log(&trainer->saving, &latest);
-    }
+    ls_status status = load_newest(trainer, &arena, &latest);
     if (status == LS_ERR_INVALID) {
         status = explain_identity(trainer, &arena);
-    }
-    if (status == LS_OK && latest.checkpoint) {
-        status = ls_state_from_host(&trainer->backend.state);
-        ls_state_turn_residuals(&trainer->backend.state, latest.checkpoint->meta.step);
     }
     if (status == LS_OK && latest.checkpoint) {
         ls_trainer_take_base_digest(trainer, latest.checkpoint);

@@ -247,6 +247,8 @@ ls_status ls_trainer_create_workers(ls_trainer *trainer)
         .stop_context = trainer,
         .event = on_event,
         .event_context = trainer,
+        .restore = ls_trainer_return,
+        .restore_context = trainer,
     };
     LS_TRY(ls_workers_create(&options, &trainer->backend.workers));
     ls_workers_state(trainer->backend.workers, session->queue, &session->layout, &trainer->backend.state);
@@ -393,8 +395,11 @@ ls_status ls_trainer_compute(ls_trainer *trainer, double lr, ls_step_result *res
     if (b->workers && trainer->loop.step >= b->granted) {
         b->granted = next_stop(trainer);
     }
-    return b->local.steps > 0 ? compute_turns(trainer, lr, result_out, seconds_out)
-                              : compute_turn(trainer, trainer->loop.step, lr, result_out, seconds_out);
+    const ls_status status = b->local.steps > 0
+                                 ? compute_turns(trainer, lr, result_out, seconds_out)
+                                 : compute_turn(trainer, trainer->loop.step, lr, result_out, seconds_out);
+    b->redoes = b->redoes && status != LS_OK;
+    return status;
 }
 
 /* ---- the state and its memory ---- */

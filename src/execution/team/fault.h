@@ -14,6 +14,8 @@ typedef enum ls_step_fault_kind {
     LS_STEP_FAULT_NONE,
     /* LS_ERR_FAILED: a number that is not finite; `leaf` is LS_NO_LEAF when several have one */
     LS_STEP_FAULT_NOT_FINITE,
+    /* LS_ERR_FAILED: the same of an outer gradient; some workers have made the step, some not */
+    LS_STEP_FAULT_WORKER,
     /* LS_ERR_MISMATCH: a leaf was computed wrongly; the state is sound */
     LS_STEP_FAULT_LEAF,
     /* LS_ERR_MISMATCH: the state changed between two updates and must not be saved */

@@ -157,7 +157,7 @@ typedef struct progress {
      * some agreed on. */
     uint64_t target;
     uint32_t agreed; /* a host that has the verdict on the last of them */
-    bool all_parked;
+    bool all_fenced, all_parked;
 } progress;
 
 /* The host reports, for this fence, that none of its ranks with a part is left: it will not
@@ -182,12 +182,13 @@ static bool works_in(const ls_reform_host *host, const ls_cut *cut, uint32_t ind
 static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cut *cut,
                         const ls_reform_fence *fence)
 {
-    progress p = {.slowest = UINT64_MAX, .target = cut->step, .agreed = count, .all_parked = true};
+    progress p = {
+        .slowest = UINT64_MAX, .target = cut->step, .agreed = count, .all_fenced = true, .all_parked = true};
     for (uint32_t i = 0; i < count; i++) {
         const ls_host_status *s = &hosts[i].status;
         /* All hosts must be parked, those without parts, too: how many ranks they have counts
          * for the next cut. */
-        p.all_parked = p.all_parked && (!hosts[i].is_here || s->fence == fence->epoch);
+        p.all_fenced = p.all_fenced && (!hosts[i].is_here || s->fence == fence->epoch);
         if (!works_in(&hosts[i], cut, i, fence)) {
             continue;
         }
@@ -202,7 +203,26 @@ static progress look_at(const ls_reform_host *hosts, uint32_t count, const ls_cu
             p.agreed = i;
         }
     }
+    p.all_parked = p.all_parked && p.all_fenced;
     return p;
+}
+
+/* Whether all have come to rest where members may change. */
+static bool is_at_rest(const ls_reform_settings *settings, const progress *p, const ls_reform_fence *fence)
+{
+    const bool is_apart = settings->round > 0 && !fence->hard;
+    return p->all_parked && !(is_apart && (p->slowest < p->entered || p->entered % settings->round != 0));
+}
+
+/* The limit that a soft fence needs; 0: it has it, or some have not heard of the fence, after which
+ * they enter one step or turn more at most. */
+static uint64_t limit_of(const ls_reform_settings *settings, const progress *p, const ls_reform_fence *fence)
+{
+    const bool is_ahead = !fence->hard && !fence->is_finishing && p->entered > fence->limit;
+    return !is_ahead              ? 0
+           : settings->round == 0 ? p->entered
+           : p->all_fenced        ? (p->entered / settings->round + 1) * settings->round
+                                  : 0;
 }
 
 /* In this order: wait until all are parked (a soft fence may need a higher limit first); end the
@@ -213,10 +233,9 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
                                     const ls_reform_fence *fence)
 {
     const progress p = look_at(hosts, count, cuts[0], fence);
-    if (!p.all_parked) {
-        const bool is_ahead = !fence->hard && !fence->is_finishing && p.entered > fence->limit;
-        return is_ahead ? (ls_reform_decision){.what = LS_REFORM_LIMIT, .step = p.entered}
-                        : (ls_reform_decision){.what = LS_REFORM_WAIT};
+    if (!is_at_rest(settings, &p, fence)) {
+        const uint64_t limit = limit_of(settings, &p, fence);
+        return (ls_reform_decision){.what = limit > 0 ? LS_REFORM_LIMIT : LS_REFORM_WAIT, .step = limit};
     }
     const ls_cut *held = ls_reform_held(hosts, count, cuts, cut_count);
     /* The trainer evaluates and saves what the ranks of its own host have brought together, and
@@ -231,7 +250,8 @@ ls_reform_decision ls_reform_decide(const ls_reform_settings *settings, const ls
         return (ls_reform_decision){.what = may_come ? LS_REFORM_WAIT : LS_REFORM_END};
     }
     ls_cut holders = *held;
-    if (!ls_reform_find_holders(settings, hosts, count, &holders)) {
+    const bool is_torn = settings->round > 0 && fence->hard;
+    if (is_torn || !ls_reform_find_holders(settings, hosts, count, &holders)) {
         return (ls_reform_decision){.what = may_come ? LS_REFORM_WAIT : LS_REFORM_CHECKPOINT};
     }
     if (p.slowest < p.target) {

@@ -70,8 +70,10 @@ typedef struct ls_reform_settings {
      * that a host has a multiple of them. 0 counts as 1. */
     uint32_t crew, stage_ranks;
     uint32_t min_ranks; /* fewer ranks end the run; at least 1 */
-    /* Not NULL: what a lost host had alone, which is why min_ranks are all ranks. */
-    const char *only_there;
+    /* With local steps, the turns of a round (train/local.h), which take the place of steps: hosts
+     * are apart within a round, so members change at its end, and a hard fence costs what was done
+     * since the newest checkpoint. 0: hosts agree on every step. */
+    uint64_t round;
     uint32_t zero;
     bool shadow;
 } ls_reform_settings;
@@ -90,7 +92,7 @@ typedef enum ls_reform_what {
     /* Hosts that have not finished `step` steps do so, with the verdict that host `from` has. */
     LS_REFORM_FINISH,
     LS_REFORM_FORM,       /* a new cut after `step` steps */
-    LS_REFORM_CHECKPOINT, /* part of the state is lost: back to a checkpoint */
+    LS_REFORM_CHECKPOINT, /* no state of all hosts is left: back to a checkpoint */
     /* Too few ranks are left, or none with a part on host 0, where the trainer is. */
     LS_REFORM_END,
 } ls_reform_what;

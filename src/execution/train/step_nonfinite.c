@@ -127,6 +127,8 @@ ls_status ls_stepper_explain_outer(ls_stepper *stepper)
     if (worker < state->worker_count) {
         snprintf(cause, sizeof cause, "the parameters of worker %u", worker);
     }
+    stepper->result.fault =
+        (ls_step_fault){.kind = LS_STEP_FAULT_WORKER, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK};
     return ls_fail(LS_ERR_FAILED,
                    "step %llu: the outer gradient of round %llu is not finite, because of %s: try a lower "
                    "train.optimizer.lr or a shorter round (train.local.steps)",

@@ -46,27 +46,49 @@ expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
 expect 0 "${train[@]}" --run-dir three
 same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"
 
-# A rank of another host dies while its worker trains, and in the outer step: the run ends, and continues with the same bits.
-for fault in step=16,at=leaf step=17,at=block; do
-    export LS_TEST_FAULT=do=die,rank=1,$fault
-    expect 5 netns_run 0 timeout 60 "${train[@]}" --run-dir "lost-$fault" --hosts two.hosts
-    says "rank 1" "run the same command again"
-    unset LS_TEST_FAULT
-    expect 0 netns_run 0 "${train[@]}" --run-dir "lost-$fault" --hosts two.hosts
-    same "a host lost at $fault" "$(hashes "$out")" "$reference"
-done
-# The same while an outer gradient is on its way: the checkpoint before has it.
-export LS_TEST_FAULT=do=die,rank=1,step=16,at=leaf
-expect 5 netns_run 0 timeout 60 "${train[@]}" "${late[@]}" --run-dir lost-late --hosts two.hosts
-unset LS_TEST_FAULT
-expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir lost-late --hosts two.hosts
-same "a host lost during a delay" "$(hashes "$out")" "$delayed"
+# Four hosts, one worker on each, with several threads.
+hosts_file four.hosts host0 "host1 10.77.0.2" "host2 10.77.0.3" "host3 10.77.0.4"
+expect 0 netns_run 0 "${train[@]}" --run-dir four --hosts four.hosts --steps 6 --threads 2
+expect 0 netns_run 0 "${train[@]}" --run-dir four --hosts two.hosts --threads 3
+same "four hosts up to the middle of a round, then two" "$(hashes "$out")" "$reference"
+
+# A rank of another host dies while its worker trains, in the outer step, before there is a checkpoint, and while an outer gradient is on its way:
+# all return to the newest checkpoint, which has the workers, and the bits stay the same. lost NAME FAULT HOSTS EXPECTED ARGUMENT...
+lost() {
+    LS_TEST_FAULT=do=die,rank=1,$2 expect 0 netns_run 0 timeout 60 "${train[@]}" --run-dir "lost-$1" --hosts "$3.hosts" "${@:5}"
+    same "lost, $1" "$(hashes "$out")" "$4"
+    holds "lost-$1/events.jsonl" '"event":"returned"' '"how":"checkpoint"'
+}
+lost leaf step=16,at=leaf two "$reference"
+lost outer step=17,at=block three "$reference"
+lost early step=3,at=agreed two "$reference"
+lost late step=16,at=leaf two "$delayed" "${late[@]}"
 nothing_left "lost"
+
+# A host is lost in the middle of a round and is started again: it joins at the end of one.
+long=(--set train.steps=2000 --set checkpoint.every_steps=10)
+background joins 0 "${train[@]}" --run-dir joins --hosts three.hosts "${long[@]}"
+trainer=$pid
+passed joins 10
+kill -9 $(processes_in joins host1)
+for try in $(seq 3000); do ! grep -q '"event":"rank_joined"' joins/events.jsonl || break; sleep 0.01; done
+passed joins $(($(wc -l <joins/metrics.jsonl) + 8))
+kill -TERM $trainer
+ended joins $trainer 75
+check "the host joined at the end of a round" python3 - joins <<'PY'
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1] + "/events.jsonl")]
+steps = [e["step"] for e in events if e["event"] == "rank_joined"]
+print(steps)
+assert steps and all(step % 4 == 0 for step in steps)
+PY
+expect 0 "${train[@]}" --run-dir joins-one "${long[@]}" --steps "$(field joins.out step)"
+same "a host that came back" "$(hashes joins.out)" "$(hashes "$out")"
+nothing_left "joins"
 
 hosts_file many.hosts "host0 slots=2" "host1 slots=2 10.77.0.2"
 expect 2 netns_run 0 "${train[@]}" --run-dir many --hosts many.hosts
 says "one rank on each of several hosts" "slots=1"
-hosts_file three.hosts host0 "host1 10.77.0.2" "host2 10.77.0.3"
 expect 2 netns_run 0 "${train[@]}" --run-dir few --hosts three.hosts --set train.local.workers=2
 says "use at most 2 ranks"
 finish

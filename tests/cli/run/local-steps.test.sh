@@ -70,6 +70,16 @@ done
 expect 0 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --dry-run
 prints "workers"
 
+# ---- an outer gradient that is not finite: its round is made once more, and then refused; nothing of it is kept. Bit 30 makes a weight of a norm infinite ----
+export LS_TEST_FAULT=flip=parameter,rank=0,at=8192,bit=30,step=19
+expect 1 timeout 60 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --run-dir wild --ranks 2
+says "the outer gradient of round 2 is not finite" "The round is made once more" "the training diverges"
+unset LS_TEST_FAULT
+expect 0 grep -c '"event":"resumed"' wild/events.jsonl
+same "starts" 1 "$(cat "$out")"
+run wild --ranks 2
+same "after a round that was not finite" "$alone" "$(hashes "$out")"
+
 # ---- refused ----
 refused() { expect 2 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --run-dir refused "$@"; }
 refused --set train.local.steps=5

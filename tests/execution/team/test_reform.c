@@ -160,6 +160,35 @@ static void reform_needs_an_owner_or_its_shadow(void **state)
     assert_int_equal(decide(&t).what, LS_REFORM_CHECKPOINT);
 }
 
+/* With local steps hosts agree on nothing within a round, here of nine turns. */
+static void reform_changes_members_at_the_end_of_a_round(void **state)
+{
+    (void)state;
+    table t = three_hosts(1);
+    t.settings.round = 9;
+    t.settings.shadow = false;
+    assert_int_equal(decide(&t).what, LS_REFORM_CHECKPOINT); /* the fence is hard */
+    t.fence.hard = false;
+    ls_reform_decision next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_LIMIT);
+    assert_int_equal(next.step, 18);
+    t.hosts[1].status.fence = 4; /* it may be further than it said */
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    t.hosts[1].status.fence = 5;
+    t.fence.limit = 18;
+    assert_int_equal(decide(&t).what, LS_REFORM_WAIT);
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        t.hosts[i].status.entered = t.hosts[i].status.finished = t.hosts[i].status.agreed = 18;
+    }
+    next = decide(&t);
+    assert_int_equal(next.what, LS_REFORM_FORM);
+    assert_int_equal(next.step, 18);
+    t.fence.limit = 0; /* all were there by chance */
+    assert_int_equal(decide(&t).what, LS_REFORM_FORM);
+    t.hosts[2].status.parked = 0; /* unless one does something there, such as a gather */
+    assert_int_equal(decide(&t).step, 27);
+}
+
 static void reform_ends_with_too_few_ranks(void **state)
 {
     (void)state;
@@ -292,6 +321,7 @@ int main(void)
         cmocka_unit_test(reform_does_not_wait_for_a_host_without_ranks),
         cmocka_unit_test(reform_waits_for_what_a_newcomer_says_and_no_more),
         cmocka_unit_test(reform_needs_an_owner_or_its_shadow),
+        cmocka_unit_test(reform_changes_members_at_the_end_of_a_round),
         cmocka_unit_test(reform_ends_with_too_few_ranks),
         cmocka_unit_test(reform_ends_without_a_rank_beside_the_trainer),
         cmocka_unit_test(cut_gives_a_part_to_each_rank_in_order),

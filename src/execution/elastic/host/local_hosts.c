@@ -7,6 +7,7 @@
 #include "compute/kernels/shape.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,11 @@ struct ls_local_hosts {
     bool (*should_stop)(void *context);
     void *stop_context;
     bool has_stopped;
+    _Atomic bool is_cut_off;
+    ls_control *control;
+    pthread_t watcher;
+    bool is_watched;
+    _Atomic uint32_t is_over; /* the watcher may end */
     /* of a delay */
     pthread_t carrier;
     bool is_carried;
@@ -50,17 +56,66 @@ static uint64_t bytes_of(const ls_local_hosts *h, int64_t count)
     return ls_compressed_bytes(&h->local.form, (uint64_t)count);
 }
 
+/* ---- losses ---- */
+
+/* Notes whether a call to other hosts failed for want of them. */
+static ls_status crossed(ls_local_hosts *h, ls_status status)
+{
+    if (status != LS_OK && status != LS_ERR_MISMATCH) {
+        atomic_store(&h->is_cut_off, true);
+    }
+    return status;
+}
+
+bool ls_local_hosts_is_cut_off(const ls_local_hosts *h)
+{
+    return atomic_load(&h->is_cut_off);
+}
+
+static bool is_over(void *context)
+{
+    return atomic_load(&((ls_local_hosts *)context)->is_over) != 0;
+}
+
+/* The ranks of the run are about to change: nothing more comes of calls to other hosts. */
+static void *watch(void *context)
+{
+    ls_local_hosts *h = context;
+    const ls_wait wait = {.abort = &h->control->interrupt};
+    if (ls_wait_for(&h->control->orders, is_over, h, &wait) == LS_WAIT_ABORTED) {
+        ls_comm_abort(h->comm, "a host or a rank was lost");
+    }
+    return NULL;
+}
+
+/* Signals are for the main thread. */
+static ls_status start_thread(pthread_t *thread, void *(*run)(void *context), ls_local_hosts *h)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(thread, NULL, run, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_FAILED, "no thread can be started for outer gradients: %s", strerror(error));
+}
+
+/* ---- life ---- */
+
 static ls_status alloc(ls_local_hosts *h)
 {
     const size_t piece = bytes_of(h, ls_min64(PIECE, h->share));
     const size_t ranks = h->ranks, workers = h->workers;
     const size_t all = bytes_of(h, h->state->layout->float_count);
-    h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
-    h->in = malloc((ranks > workers ? ranks : workers) * piece);
-    h->own_sum = malloc(piece);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
     h->counts = calloc(4 * ranks, sizeof *h->counts);
-    return h->out && h->in && h->own_sum && h->numbers && h->counts
+    if (h->comm) {
+        h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
+        h->in = malloc((ranks > workers ? ranks : workers) * piece);
+        h->own_sum = malloc(piece);
+    }
+    return h->numbers && h->counts && (!h->comm || (h->out && h->in && h->own_sum))
                ? LS_OK
                : ls_fail(LS_ERR_MEMORY,
                          "not enough memory for the outer steps of %zu workers on several hosts", workers);
@@ -69,6 +124,11 @@ static ls_status alloc(ls_local_hosts *h)
 static ls_status prepare(ls_local_hosts *h)
 {
     LS_TRY(alloc(h));
+    if (!h->comm) {
+        return LS_OK;
+    }
+    LS_TRY(start_thread(&h->watcher, watch, h));
+    h->is_watched = true;
     if (h->local.delay > 0) {
         h->link = NULL;
         h->away.queue = NULL;
@@ -80,7 +140,7 @@ static ls_status prepare(ls_local_hosts *h)
 }
 
 ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
-                                ls_local_hosts **hosts_out)
+                                ls_control *control, ls_local_hosts **hosts_out)
 {
     ls_local_hosts *h = calloc(1, sizeof *h);
     if (!h) {
@@ -91,8 +151,9 @@ ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_l
                           .state = state,
                           .away = *state,
                           .local = *local,
-                          .rank = ls_comm_rank(comm),
-                          .ranks = ls_comm_size(comm),
+                          .control = control,
+                          .rank = comm ? ls_comm_rank(comm) : 0,
+                          .ranks = comm ? ls_comm_size(comm) : 1,
                           .workers = state->worker_count};
     const int64_t blocks = ls_ceil_div(state->layout->float_count, LS_COMPRESSION_BLOCK);
     h->own = workers_of(h, h->rank);
@@ -111,11 +172,16 @@ void ls_local_hosts_destroy(ls_local_hosts *h)
     if (!h) {
         return;
     }
+    if (h->is_watched) {
+        atomic_store(&h->is_over, 1);
+        ls_word_wake(&h->control->orders);
+        pthread_join(h->watcher, NULL);
+    }
     if (h->is_carried) {
         ls_comm_abort(h->link, "this rank ends");
         pthread_join(h->carrier, NULL);
     }
-    if (h->local.delay > 0) {
+    if (h->comm && h->local.delay > 0) {
         ls_comm_close(h->link);
         ls_queue_destroy(h->away.queue);
     }
@@ -152,7 +218,10 @@ static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
     int64_t stops = h->should_stop(h->stop_context);
     const double begin_s = ls_clock_monotonic_s();
     memcpy(&h->numbers[count - 1], &stops, sizeof stops);
-    LS_TRY(ls_comm_all_reduce(h->comm, h->numbers, h->numbers, count, LS_I64, LS_COMM_SUM, NULL));
+    if (h->comm) {
+        LS_TRY(crossed(
+            h, ls_comm_all_reduce(h->comm, h->numbers, h->numbers, count, LS_I64, LS_COMM_SUM, NULL)));
+    }
     memcpy(&stops, &h->numbers[count - 1], sizeof stops);
     double tokens = 0.0;
     for (uint32_t i = 0; i < workers; i++) {
@@ -191,7 +260,7 @@ static ls_status swap(ls_local_hosts *h, const unsigned char *out, unsigned char
     const double begin_s = ls_clock_monotonic_s();
     const ls_status status = ls_comm_all_to_all_blocks(h->link, out, in, &blocks, LS_U8, NULL);
     h->sent_s += ls_clock_monotonic_s() - begin_s;
-    return status;
+    return crossed(h, status);
 }
 
 /* Packs a piece of what this rank's workers send to all; *out_inout: where in h->out. */
@@ -298,11 +367,7 @@ static ls_status begin_exchange(ls_local_hosts *h)
     for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
         LS_TRY(pack_piece(h, piece, &out));
     }
-    const int error = pthread_create(&h->carrier, NULL, carry, h);
-    if (error != 0) {
-        return ls_fail(LS_ERR_FAILED, "no thread can be started to exchange outer gradients: %s",
-                       strerror(error));
-    }
+    LS_TRY(start_thread(&h->carrier, carry, h));
     h->is_carried = true;
     return LS_OK;
 }
@@ -321,7 +386,7 @@ static ls_status find_worker(void *context, uint32_t *worker_out)
 {
     ls_local_hosts *h = context;
     int64_t first = ls_local_not_finite(h->state, h->own.first, h->own.count);
-    LS_TRY(ls_comm_all_reduce(h->comm, &first, &first, 1, LS_I64, LS_COMM_MIN, NULL));
+    LS_TRY(crossed(h, ls_comm_all_reduce(h->comm, &first, &first, 1, LS_I64, LS_COMM_MIN, NULL)));
     *worker_out = (uint32_t)first;
     return LS_OK;
 }
@@ -334,8 +399,8 @@ void ls_local_hosts_enter(ls_local_hosts *h, ls_step_settings *settings)
         h->should_stop = settings->should_stop;
         h->stop_context = settings->stop_context;
         settings->should_stop = NULL;
-        settings->add_workers = add_workers;
-        settings->find_worker = find_worker;
+        settings->add_workers = h->comm ? add_workers : NULL;
+        settings->find_worker = h->comm ? find_worker : NULL;
         settings->workers_context = h;
     }
 }
@@ -371,7 +436,7 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
     if (which.is_first && h->has_stopped) {
         return ls_fail(LS_STOPPED, "the run is to stop");
     }
-    if (which.applies) {
+    if (which.is_outer && (which.applies || !h->comm)) {
         return run_outer(h, stepper, turn, lr, result);
     }
     if (which.makes) {
@@ -390,41 +455,53 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
 
 /* ---- between steps ---- */
 
-/* Moves a worker's parameters and moments between the first host and its own. */
-static ls_status move_worker(ls_local_hosts *h, uint32_t worker, bool back)
+/* The part of `parts` that has the worker. */
+static uint32_t part_with(const ls_local_hosts *h, uint32_t parts, uint32_t worker)
+{
+    uint32_t part = 0;
+    while (part + 1 < parts && worker >= ls_leaves_of_rank(h->workers, parts, part + 1).first) {
+        part++;
+    }
+    return part;
+}
+
+/* The rank that has the worker, as an earlier cut left it. A host has one rank. */
+static uint32_t holder_of(const ls_local_hosts *h, const ls_cut *held, uint32_t worker)
+{
+    const uint32_t part = held ? part_with(h, held->parts, worker) : 0;
+    uint32_t i = 0;
+    while (held && i + 1 < held->host_count && held->hosts[i + 1].first_part <= part) {
+        i++;
+    }
+    return held ? held->hosts[i].holder : 0;
+}
+
+/* Moves a worker's parameters and moments from one rank to another. */
+static ls_status move_worker(ls_local_hosts *h, uint32_t worker, uint32_t source, uint32_t target)
 {
     const uint64_t floats = (uint64_t)h->state->layout->float_count;
-    uint32_t owner = 0;
-    while (worker >= workers_of(h, owner).first + workers_of(h, owner).count) {
-        owner++;
-    }
-    if (owner == 0) {
-        return LS_OK;
-    }
-    const uint32_t source = back ? owner : 0, target = back ? 0 : owner;
-    for (uint32_t flat = 0; flat < 3; flat++) {
+    for (uint32_t flat = 0; flat < 3 && source != target; flat++) {
         float *own = ls_state_worker(h->state, worker, flat);
         memset(h->counts, 0, 4 * h->ranks * sizeof *h->counts);
         h->counts[target] = h->rank == source ? floats : 0;
         h->counts[2 * h->ranks + source] = h->rank == target ? floats : 0;
         const ls_comm_blocks blocks = {h->counts, h->counts + h->ranks, h->counts + 2 * h->ranks,
                                        h->counts + 3 * h->ranks};
-        LS_TRY(ls_comm_all_to_all_blocks(h->comm, own, own, &blocks, LS_F32, NULL));
+        LS_TRY(crossed(h, ls_comm_all_to_all_blocks(h->comm, own, own, &blocks, LS_F32, NULL)));
     }
     return LS_OK;
 }
 
-ls_status ls_local_hosts_distribute(ls_local_hosts *h)
+ls_status ls_local_hosts_distribute(ls_local_hosts *h, const ls_cut *held)
 {
     const ls_state *state = h->state;
     const uint64_t floats = (uint64_t)state->layout->float_count;
-    LS_TRY(ls_comm_broadcast(h->comm, state->parameters, floats, LS_F32, 0, NULL));
-    LS_TRY(ls_comm_broadcast(h->comm, state->m, floats, LS_F32, 0, NULL));
-    if (h->local.delay > 0) {
-        LS_TRY(ls_comm_broadcast(h->comm, state->v, floats, LS_F32, 0, NULL));
+    float *const flats[] = {state->parameters, state->m, state->v};
+    for (uint32_t i = 0; h->comm && i < (h->local.delay > 0 ? 3 : 2); i++) {
+        LS_TRY(crossed(h, ls_comm_broadcast(h->comm, flats[i], floats, LS_F32, 0, NULL)));
     }
     for (uint32_t worker = 0; worker < h->workers; worker++) {
-        LS_TRY(move_worker(h, worker, false));
+        LS_TRY(move_worker(h, worker, holder_of(h, held, worker), part_with(h, h->ranks, worker)));
     }
     return LS_OK;
 }
@@ -433,7 +510,7 @@ ls_status ls_local_hosts_gather(ls_local_hosts *h)
 {
     LS_TRY(end_exchange(h));
     for (uint32_t worker = 0; worker < h->workers; worker++) {
-        LS_TRY(move_worker(h, worker, true));
+        LS_TRY(move_worker(h, worker, part_with(h, h->ranks, worker), 0));
     }
     return LS_OK;
 }

@@ -19,11 +19,11 @@
  * that applies it waits for the rest.
  *
  * Every rank keeps the shared parameters and the outer momentum; a worker's parameters and moments
- * are on its host, and come to the first host before the trainer saves. The loss of a rank ends the
- * run, which continues from its newest checkpoint.
+ * are on its host, and come to the first host before the trainer saves. Ranks come and go at the
+ * end of a round; when one is lost, all return to the newest checkpoint (team/reform.h).
  *
- * Collective: all ranks make the same calls in the same order. Allocates during creation only, but
- * for that thread.
+ * Collective: all ranks make the same calls in the same order. A thread ends calls that wait for
+ * other hosts when `interrupt` is set. Allocates during creation only, but for these threads.
  */
 #ifndef LS_EXECUTION_ELASTIC_HOST_LOCAL_HOSTS_H
 #define LS_EXECUTION_ELASTIC_HOST_LOCAL_HOSTS_H
@@ -34,9 +34,10 @@
 
 typedef struct ls_local_hosts ls_local_hosts;
 
-/* comm, state: borrowed. Errors: LS_ERR_MEMORY. */
+/* comm, state, control: borrowed. comm NULL: the other hosts are lost, and this rank has all
+ * workers. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
-                                              ls_local_hosts **hosts_out);
+                                              ls_control *control, ls_local_hosts **hosts_out);
 void ls_local_hosts_destroy(ls_local_hosts *hosts); /* NULL allowed */
 
 /* Sets what outer steps need of a stepper, and takes over its should_stop, on which the ranks agree
@@ -50,8 +51,12 @@ LS_MUST_CHECK ls_status ls_local_hosts_run(ls_local_hosts *hosts, ls_stepper *st
                                            double lr, ls_part_marks *marks, ls_step_result *result_out);
 
 /* Between steps: sends shared parameters and momentum of the first host to all, and the workers'
- * parameters and moments from it to their hosts; or the latter back. Errors of the communicator. */
-LS_MUST_CHECK ls_status ls_local_hosts_distribute(ls_local_hosts *hosts);
+ * parameters and moments to their hosts from where they are (held, as ls_control.sources), which is
+ * the first host if it is NULL; or the latter to the first host. Errors of the communicator. */
+LS_MUST_CHECK ls_status ls_local_hosts_distribute(ls_local_hosts *hosts, const ls_cut *held);
 LS_MUST_CHECK ls_status ls_local_hosts_gather(ls_local_hosts *hosts);
+
+/* Whether a call failed because other hosts could not be reached. */
+bool ls_local_hosts_is_cut_off(const ls_local_hosts *hosts);
 
 #endif

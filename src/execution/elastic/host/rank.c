@@ -254,16 +254,11 @@ static bool is_interrupted(void *context)
     return atomic_load(&r->control->interrupt) != 0;
 }
 
-/* Meeting the others failed: one of them is gone, and this rank may know it before the
- * coordinator does. The coordinator will raise a fence or end the run, so wait for that. If
- * neither happens, or the ranks meet for the first time, it is an error. */
+/* One of the others is gone, and this rank may know it before the coordinator does. The coordinator
+ * will raise a fence or end the run, so wait for that. If neither happens, it is an error. */
 static ls_status await_fence(rank *r, ls_status status)
 {
     enum { WAIT_S = 20 };
-    const bool is_first = r->team.epoch == r->control->epoch;
-    if (status == LS_OK || r->team.local_parts == r->team.parts || (is_first && status != LS_FENCED)) {
-        return status;
-    }
     char text[1024];
     snprintf(text, sizeof text, "%s", ls_error_text());
     ls_word never = {0};
@@ -272,6 +267,22 @@ static ls_status await_fence(rank *r, ls_status status)
                           .context = r,
                           .deadline_ns = ls_clock_monotonic_ns() + WAIT_S * UINT64_C(1000000000)};
     return ls_wait_until(&never, 1, &wait) == LS_WAIT_TIMEOUT ? ls_fail(status, "%s", text) : why_aborted(r);
+}
+
+/* Of meeting the others; an error when they meet for the first time. */
+static ls_status after_meeting(rank *r, ls_status status)
+{
+    const bool is_first = r->team.epoch == r->control->epoch;
+    const bool is_final =
+        status == LS_OK || r->team.local_parts == r->team.parts || (is_first && status != LS_FENCED);
+    return is_final ? status : await_fence(r, status);
+}
+
+/* Of a call to other hosts with local steps. Transfers of other runs end with LS_FENCED. */
+static ls_status after_crossing(rank *r, ls_status status)
+{
+    const bool is_lost = status != LS_OK && ls_local_hosts_is_cut_off(r->local_hosts);
+    return is_lost ? await_fence(r, status) : status;
 }
 
 /* The communicator of several hosts meets at the coordinator's store: a link for each rank. */
@@ -315,8 +326,8 @@ static ls_status join_others(rank *r)
     LS_TRY(meet_other_hosts(r));
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const bool is_apart = settings.local.steps > 0; /* workers share nothing but the outer step */
-    if (is_apart && r->comm) {
-        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &settings.local, &r->local_hosts));
+    if (is_apart && r->control->coordinator[0]) {
+        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &settings.local, r->control, &r->local_hosts));
     }
     const ls_data_parallel_options options = {
         .plan = r->session.own_plans,
@@ -394,7 +405,7 @@ static ls_status make_stepper(rank *r)
     if (atomic_load(&r->slot->starts) <= 1) {
         LS_TRY(ls_fault_injection_from_environment(&r->fault));
     }
-    LS_TRY(await_fence(r, join_others(r)));
+    LS_TRY(after_meeting(r, join_others(r)));
     ls_step_settings settings = ls_session_step_settings(session);
     settings.should_stop = stop_asked;
     settings.stop_context = r;
@@ -582,9 +593,11 @@ static ls_status run_step(rank *r)
     }
     const ls_local local = ls_session_local(&r->session);
     const double lr = ls_schedule_lr(&r->schedule, ls_local_turn_at(&local, r->step).step);
-    const ls_status status = r->local_hosts ? ls_local_hosts_run(r->local_hosts, r->stepper, r->step, lr,
-                                                                 &r->control->parts[r->part], &result.result)
-                                            : ls_stepper_run(r->stepper, r->step, lr, &result.result);
+    ls_part_marks *marks = &r->control->parts[r->part];
+    const ls_status status = r->local_hosts
+                                 ? after_crossing(r, ls_local_hosts_run(r->local_hosts, r->stepper, r->step,
+                                                                        lr, marks, &result.result))
+                                 : ls_stepper_run(r->stepper, r->step, lr, &result.result);
     r->begin_ns = status == LS_FENCED ? r->begin_ns : 0;
     if (status != LS_OK) {
         r->slot->fault = status == LS_FENCED ? r->slot->fault : result.result.fault;
@@ -620,7 +633,8 @@ static ls_status distribute(rank *r)
     }
     r->state.residual_step = r->step;
     if (r->local_hosts) {
-        LS_TRY(ls_local_hosts_distribute(r->local_hosts));
+        const ls_cut *held = r->control->moves ? &r->control->sources : NULL;
+        LS_TRY(after_crossing(r, ls_local_hosts_distribute(r->local_hosts, held)));
     } else {
         if (r->control->moves) {
             LS_TRY(collect(r));
@@ -637,7 +651,7 @@ static ls_status gather(rank *r)
     const uint32_t asked = atomic_load(&r->control->gather);
     r->state.residual_step = r->step;
     if (r->local_hosts) {
-        LS_TRY(ls_local_hosts_gather(r->local_hosts));
+        LS_TRY(after_crossing(r, ls_local_hosts_gather(r->local_hosts)));
     } else if (r->comm) {
         LS_TRY(ls_data_parallel_gather(r->parallel, &r->state));
     }

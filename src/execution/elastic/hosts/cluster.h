@@ -102,6 +102,11 @@ typedef struct ls_cluster_options {
     /* Starts a process for local rank `local` of the trainer's host. NULL: lost ranks are not
      * replaced. */
     ls_status (*start)(void *context, uint32_t local);
+    /* All ranks are parked, and no state of all hosts is left: brings that of the newest checkpoint
+     * to the trainer's host, *step_out finished steps. False: under way, asked again; what fails
+     * aborts the run. `epoch`: of the fence; the state is brought anew for each. NULL: such a loss
+     * ends the run. */
+    bool (*restore)(void *context, uint64_t epoch, uint64_t *step_out);
     /* job.lease: how long agents wait for another trainer; 0: they end with this one. */
     uint64_t wait_ns;
     const char *log_folder; /* folder of coordinator.log, borrowed; NULL: no log */

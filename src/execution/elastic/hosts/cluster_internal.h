@@ -25,6 +25,7 @@ typedef struct ls_cluster_loss {
     uint64_t at_ns; /* when the loss was noticed */
     uint64_t step;  /* finished steps at the cut that follows the loss */
     bool formed, finished;
+    bool returned; /* to a checkpoint */
     uint32_t rank_count, ranks[LS_COMM_SIZE_MAX];
     char cause[640]; /* of the first loss */
 } ls_cluster_loss;

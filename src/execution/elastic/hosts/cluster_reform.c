@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/math.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -337,21 +338,26 @@ static bool has_newcomers(const ls_cut *cut, const ls_cut *held)
 /*
  * Makes the new cut and starts it. The order matters:
  *   1. find who holds the state: `held` is the newest cut if some host reported that all have what
- *      they keep in it, else the one before;
+ *      they keep in it, else the one before; `source`, if it is given, takes their place;
  *   2. write both cuts to the log, durably: a trainer that takes over must never know less than a
  *      host does;
  *   3. raise the store's epoch: it closes the links of the old communicator and forgets its keys;
  *   4. send FORM to all hosts, apply it here last, and take the fence down.
  */
-static void form(ls_cluster *cluster, uint64_t step)
+static void form(ls_cluster *cluster, uint64_t step, const ls_cut *source)
 {
     const ls_reform_settings *settings = &cluster->options.settings;
     const uint32_t count = host_total(cluster);
+    const ls_cluster_loss *loss = &cluster->loss;
+    /* where the run was, also before an earlier return to a checkpoint */
+    const uint64_t was =
+        ls_max_u64(count_finished(cluster), loss->is_open && loss->returned ? loss->step : 0);
     ls_cluster_form message = {.kind = LS_CLUSTER_FORM};
-    message.held = *ls_reform_held(cluster->hosts, count, (const ls_cut *const *)cluster->cuts, 2);
+    message.held =
+        source ? *source : *ls_reform_held(cluster->hosts, count, (const ls_cut *const *)cluster->cuts, 2);
     (void)ls_reform_find_holders(settings, cluster->hosts, count, &message.held);
     ls_reform_cut(settings, cluster->hosts, count, cluster->epoch, step, &message.cut);
-    message.moves = settings->zero > 0 || has_newcomers(&message.cut, &message.held);
+    message.moves = source || settings->zero > 0 || has_newcomers(&message.cut, &message.held);
     message.gathered = ls_host_side_gathered(&cluster->side);
     if (!ls_cluster_is_durable(cluster, &message.cut, &message.held)) {
         return; /* asked again on the next tick */
@@ -365,7 +371,8 @@ static void form(ls_cluster *cluster, uint64_t step)
     ls_host_side_set_gathered(&cluster->side, message.gathered);
     ls_host_side_form(&cluster->side, &message.cut, &message.held, message.moves);
     cluster->loss.formed = true;
-    cluster->loss.step = step;
+    cluster->loss.returned = source || was > step;
+    cluster->loss.step = ls_max_u64(step, was);
     ls_cluster_tell_event(cluster, "team",
                           json_pack("{s:I, s:I, s:i, s:i}", "epoch", (json_int_t)cluster->epoch, "step",
                                     (json_int_t)step, "parts", (int)message.cut.parts, "ranks",
@@ -393,6 +400,24 @@ static void finish(ls_cluster *cluster, uint64_t step, uint32_t from)
     cluster->epoch++;
     cluster->fence = (ls_reform_fence){.epoch = cluster->epoch, .is_finishing = true, .limit = step};
     cluster->loss.finished = true;
+}
+
+/* The state is on the trainer's host alone, after `step` steps. */
+static ls_cut only_here(uint64_t step)
+{
+    return (ls_cut){.step = step, .parts = 1, .host_count = 1, .hosts = {{.part_count = 1}}};
+}
+
+/* False: the run ends. */
+static bool return_to_checkpoint(ls_cluster *cluster)
+{
+    const ls_cluster_options *options = &cluster->options;
+    uint64_t step = 0;
+    if (options->restore && options->restore(options->context, cluster->epoch, &step)) {
+        const ls_cut source = only_here(step);
+        form(cluster, step, &source);
+    }
+    return options->restore != NULL;
 }
 
 /* The text begins with the loss, which is the cause, and then says why the run cannot go on. */
@@ -445,9 +470,6 @@ static void end_run(ls_cluster *cluster)
             "group left. Start the run again: it resumes from its newest checkpoint",
             settings->crew);
         give_up(cluster, text);
-    } else if (settings->only_there) {
-        snprintf(text, sizeof text, "%s was there alone", settings->only_there);
-        give_up(cluster, text);
     } else {
         give_up(cluster, "fewer than job.min_ranks are left");
     }
@@ -470,7 +492,7 @@ static bool keep_leavers(ls_cluster *cluster)
 static void end_gather(ls_cluster *cluster)
 {
     const uint64_t now = ls_env_now_ns(cluster->options.env);
-    if (!cluster->fence.hard && !cluster->fence.is_finishing &&
+    if (!cluster->fence.hard && !cluster->fence.is_finishing && cluster->options.settings.round == 0 &&
         now - cluster->fenced_ns > GATHER_PATIENCE_NS &&
         atomic_load(&cluster->control->gather) != ls_host_side_gathered(&cluster->side)) {
         ls_cluster_raise_fence(cluster, cluster->epoch + 1, true);
@@ -501,10 +523,10 @@ static void go_on(ls_cluster *cluster)
         finish(cluster, next.step, next.from);
         break;
     case LS_REFORM_FORM:
-        form(cluster, next.step);
+        form(cluster, next.step, NULL);
         break;
     case LS_REFORM_CHECKPOINT:
-        if (keep_leavers(cluster)) {
+        if (keep_leavers(cluster) || return_to_checkpoint(cluster)) {
             break;
         }
         give_up(cluster, cluster->options.settings.crew > 1
@@ -540,7 +562,9 @@ static void tell_recovered(ls_cluster *cluster)
                           json_pack("{s:I, s:f, s:I, s:i, s:i, s:o, s:s}", "step", (json_int_t)loss->step,
                                     "ms", ms, "epoch", (json_int_t)cluster->cuts[0]->epoch, "parts",
                                     (int)parts, "ranks", (int)parts, "lost", lost, "how",
-                                    loss->finished ? "finish" : "restart"));
+                                    loss->returned   ? "checkpoint"
+                                    : loss->finished ? "finish"
+                                                     : "restart"));
     *loss = (ls_cluster_loss){0};
 }
 
@@ -643,8 +667,7 @@ void ls_cluster_run(ls_cluster *cluster)
 {
     ls_cut *cut = cluster->cuts[0], *before = cluster->cuts[1];
     const ls_control *control = cluster->control;
-    *before =
-        (ls_cut){.step = cluster->options.step, .parts = 1, .host_count = 1, .hosts = {{.part_count = 1}}};
+    *before = only_here(cluster->options.step);
     *cut = (ls_cut){.epoch = cluster->epoch, .step = cluster->options.step, .parts = control->ranks};
     cut->hosts[cut->host_count++] = (ls_cut_host){.part_count = (uint16_t)control->local_ranks};
     cluster->hosts[0].is_here = true;

@@ -231,14 +231,37 @@ bool ls_workers_keep(ls_workers *workers, uint64_t step)
 
 typedef struct step_wait {
     ls_workers *workers;
+    bool (*met)(void *context); /* what is waited for */
     uint64_t step;
 } step_wait;
+
+/* All ranks are parked. If what is waited for has happened nonetheless, the state is still wanted
+ * as it is, and a checkpoint is brought in the next wait. */
+static bool look_for_restore(void *context)
+{
+    step_wait *w = context;
+    ls_workers *workers = w->workers;
+    const uint64_t asked = atomic_load(&workers->restore_asked);
+    uint64_t step = 0;
+    ls_workers_take_events(workers);
+    if (asked == atomic_load(&workers->restored) || w->met(w)) {
+        return true;
+    }
+    const ls_status status = workers->options.restore(workers->options.restore_context, &step);
+    if (status != LS_OK) {
+        ls_control_abort(workers->control, status, -1, ls_error_text());
+        return true;
+    }
+    atomic_store(&workers->restored_step, step);
+    atomic_store(&workers->restored, asked);
+    return true;
+}
 
 static bool look_for_stop(void *context)
 {
     const step_wait *w = context;
     ls_workers *workers = w->workers;
-    ls_workers_take_events(workers);
+    (void)look_for_restore(context);
     if (workers->options.should_stop && atomic_load(&workers->control->stop) == 0 &&
         workers->options.should_stop(workers->options.stop_context)) {
         ls_workers_stop(workers);
@@ -264,7 +287,7 @@ static bool is_running_or_stopped(void *context)
 
 ls_status ls_workers_wait(ls_workers *workers)
 {
-    step_wait w = {.workers = workers};
+    step_wait w = {.workers = workers, .met = is_running_or_stopped};
     const ls_wait wait = {.abort = &workers->control->abort, .look = look_for_stop, .context = &w};
     if (ls_wait_for(&workers->control->news, is_running_or_stopped, &w, &wait) != LS_WAIT_DONE) {
         join_service(workers);
@@ -304,13 +327,15 @@ static ls_step_fault fault_of_ranks(const ls_workers *workers)
     return fault;
 }
 
-/* The result of any rank will do: all are equal, and some ranks may be gone. */
+/* The result of any rank will do: all are equal, and some ranks may be gone. The step that ranks
+ * gave up is an earlier one while they do steps again. */
 static bool has_answer(void *context)
 {
     const step_wait *w = context;
     bool gave_up = false;
     for (uint32_t local = 0; local < w->workers->control->local_ranks && !gave_up; local++) {
-        gave_up = atomic_load(&ls_segment_slot(&w->workers->segment, local)->gave_up) == w->step + 1;
+        const uint64_t step = atomic_load(&ls_segment_slot(&w->workers->segment, local)->gave_up);
+        gave_up = step > 0 && step <= w->step + 1;
     }
     return gave_up || ls_control_with_result(w->workers->control, w->step) != NULL;
 }
@@ -324,7 +349,7 @@ ls_status ls_workers_step(ls_workers *workers, uint64_t step, uint64_t until, ls
     /* ranks that enter the step, even if they give it up, drop what was gathered before it */
     workers->gathered_step = UINT64_MAX;
     ls_control_grant(workers->control, ls_min_u64(until, ahead));
-    step_wait w = {.workers = workers, .step = step};
+    step_wait w = {.workers = workers, .met = has_answer, .step = step};
     const ls_wait wait = {.abort = &workers->control->abort, .look = look_for_stop, .context = &w};
     if (!atomic_load(&workers->running) && atomic_load(&workers->control->abort) == 0) {
         return LS_STOPPED; /* told to stop before all ranks were ready */
@@ -367,8 +392,8 @@ ls_status ls_workers_gather(ls_workers *workers, uint64_t step)
     if (!ls_workers_is_several(workers) || !workers->granted || workers->gathered_step == step) {
         return LS_OK;
     }
-    step_wait w = {.workers = workers};
-    const ls_wait wait = {.abort = &workers->control->abort};
+    step_wait w = {.workers = workers, .met = has_gathered};
+    const ls_wait wait = {.abort = &workers->control->abort, .look = look_for_restore, .context = &w};
     ls_control_gather(workers->control, atomic_load(&workers->control->gather) + 1);
     if (ls_wait_for(&workers->control->news, has_gathered, &w, &wait) != LS_WAIT_DONE) {
         join_service(workers);

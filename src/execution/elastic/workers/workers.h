@@ -30,7 +30,10 @@
  *   ls_workers_destroy
  *
  * On one host a rank that dies is replaced and its work taken over (elastic/host/coordinator.h):
- * ls_workers_step returns the result all the same, and events report what happened.
+ * ls_workers_step returns the result all the same, and events report what happened. On several
+ * hosts others continue with its part of the state, and if none has that, all with the newest
+ * checkpoint: `restore` brings it, and what had been done since is done again before
+ * ls_workers_step or ls_workers_gather returns.
  *
  * When the run ends with an error (a rank differs or failed, too few are left), all ranks have
  * ended before ls_workers_step reports it: no process writes to the state any more.
@@ -63,6 +66,10 @@ typedef struct ls_workers_options {
      * thread while it waits or takes results. Takes over `fields`. */
     void (*event)(void *context, const char *name, json_t *fields);
     void *event_context;
+    /* Called in these two: writes the state of the newest checkpoint to that of ls_workers_state;
+     * *step_out: finished steps. What fails ends the run. NULL: such a loss ends it. */
+    ls_status (*restore)(void *context, uint64_t *step_out);
+    void *restore_context;
     const ls_workers_hosts *hosts; /* borrowed; NULL: this host only */
     /* adopt: finished steps whose results were written down; later results can be asked for */
     uint64_t heard;

@@ -49,6 +49,9 @@ struct ls_workers {
     pthread_t service;
     bool launched;        /* the service thread runs and must be joined */
     _Atomic bool running; /* all ranks are ready and agree */
+    /* Epochs of the fences for which a checkpoint was asked for and is here; finished steps of the
+     * latter. */
+    _Atomic uint64_t restore_asked, restored, restored_step;
     /* number of ranks asked for, for the service thread; 0: nothing was asked */
     _Atomic uint32_t wanted;
     _Atomic int32_t leaver; /* rank that is to leave, + 1; 0: none */
@@ -75,16 +78,17 @@ static inline ls_reform_settings ls_workers_reform_settings(const ls_workers *wo
 {
     const ls_run_file *run = &workers->options.session->run;
     const ls_mesh mesh = ls_session_mesh(workers->options.session);
-    const bool is_compressed = ls_run_file_group(run) > 0;
-    return (ls_reform_settings){
-        .parts_max = (uint32_t)ls_run_file_rank_leaves(run, true) * ls_mesh_crew(mesh),
-        .crew = ls_mesh_crew(mesh),
-        .stage_ranks = ls_mesh_stage_ranks(mesh),
-        .min_ranks = run->train.local.steps > 0 ? workers->control->ranks : (uint32_t)run->job.min_ranks,
-        .only_there = run->train.local.steps > 0 ? "the state of its workers (train.local)" : NULL,
-        /* residuals are on one host only, as shards are */
-        .zero = is_compressed ? 1 : (uint32_t)run->parallel.zero,
-        .shadow = run->parallel.shadow && !is_compressed};
+    const bool is_compressed = ls_run_file_group(run) > 0, is_apart = run->train.local.steps > 0;
+    const ls_local local = ls_session_local(workers->options.session);
+    return (ls_reform_settings){.parts_max =
+                                    (uint32_t)ls_run_file_rank_leaves(run, true) * ls_mesh_crew(mesh),
+                                .crew = ls_mesh_crew(mesh),
+                                .stage_ranks = ls_mesh_stage_ranks(mesh),
+                                .min_ranks = (uint32_t)run->job.min_ranks,
+                                .round = is_apart ? ls_local_turns(&local, local.steps) : 0,
+                                /* residuals and workers are on one host only, as shards are */
+                                .zero = is_compressed || is_apart ? 1 : (uint32_t)run->parallel.zero,
+                                .shadow = run->parallel.shadow && !is_compressed && !is_apart};
 }
 
 /* On the trainer's thread: passes on the events of the service thread. */

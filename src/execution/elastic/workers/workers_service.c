@@ -322,6 +322,18 @@ static void start_host_again(void *context, uint32_t host)
     ls_starter_again(workers->starter, host);
 }
 
+/* The trainer's thread does it, when it next waits for the ranks. */
+static bool restore(void *context, uint64_t epoch, uint64_t *step_out)
+{
+    ls_workers *workers = context;
+    const bool is_here = atomic_load(&workers->restored) == epoch;
+    *step_out = atomic_load(&workers->restored_step);
+    if (!is_here && atomic_exchange(&workers->restore_asked, epoch) != epoch) {
+        ls_word_add(&workers->control->news, 1);
+    }
+    return is_here;
+}
+
 static uint64_t exchange_bytes(void *context, uint32_t local_ranks)
 {
     const ls_workers *workers = context;
@@ -596,6 +608,7 @@ static ls_status start_cluster(ls_workers *workers, uint64_t step)
         .start = start_rank,
         .max_replacements = (uint32_t)run->job.max_replacements,
         .start_failed = has_start_failed,
+        .restore = workers->options.restore && workers->control->lease_ns == 0 ? restore : NULL,
         .wait_ns = workers->control->lease_ns,
         .log_folder = workers->control->lease_ns > 0 ? workers->options.run_dir : NULL,
         .identity = workers->options.session->identity,
