@@ -24,8 +24,13 @@ enum {
     REGION_FLOATS = 12 << 20,  /* size of each region */
     THREAD_FLOATS = 512 << 10, /* and this much more per thread */
     TOKENS = 64 << 10,
-    WINDOW_CALLS = 4, /* calls until operands are reused, if the region is large enough */
-    VOCAB = 256,      /* rows of the embedding table; all tokens are smaller */
+    /* calls until operands are used again, if the region is large enough */
+    WINDOW_CALLS = 4,
+    /* the same for weights and their gradients: a step uses those of all other layers first. Ten
+     * layers have about so many matrices of the width, so those of small models stay in the cache
+     * and those of large ones come from memory, as in a step */
+    WINDOW_WEIGHTS = 100,
+    VOCAB = 256, /* rows of the embedding table; all tokens are smaller */
     TREE_INPUTS_MAX = 16,
 };
 
@@ -39,7 +44,7 @@ typedef struct region {
 
 struct ls_probe_bench {
     ls_queue *queue;
-    region in, out; /* what kernels read, and what they write */
+    region in, out; /* what kernels read, and what they write; some read there, too */
     int32_t *tokens;
     /* Of all timed calls: the time that the thread ran, and the time that passed. */
     double ran_s, passed_s;
@@ -118,7 +123,7 @@ static ls_status run_gemm_nn(ls_probe_bench *b)
 {
     const int64_t m = size_of(b, 0), n = size_of(b, 1), k = size_of(b, 2);
     const ls_linear linear = linear_of(in(b, k, n), LS_WEIGHT_IN_OUT, n);
-    const ls_tensor x = in(b, m, k), y = out(b, m, n);
+    const ls_tensor x = out(b, m, k), y = out(b, m, n);
     return ls_linear_forward(b->queue, &linear, &x, &y);
 }
 
@@ -126,7 +131,7 @@ static ls_status run_gemm_nt(ls_probe_bench *b)
 {
     const int64_t m = size_of(b, 0), n = size_of(b, 1), k = size_of(b, 2);
     const ls_linear linear = linear_of(in(b, n, k), LS_WEIGHT_OUT_IN, n);
-    const ls_tensor x = in(b, m, k), y = out(b, m, n);
+    const ls_tensor x = out(b, m, k), y = out(b, m, n);
     return ls_linear_forward(b->queue, &linear, &x, &y);
 }
 
@@ -398,15 +403,17 @@ static ls_status run_adamw(ls_probe_bench *b)
 
 typedef struct probe {
     ls_status (*run)(ls_probe_bench *bench);
-    bool wears_out; /* in place; after a few calls its output would underflow or overflow */
+    bool reads_out; /* also what others have left there, or its own output: filled anew */
     /* The same call without what is to be measured, to be subtracted; NULL: nothing to subtract. */
     ls_status (*without)(ls_probe_bench *bench);
+    /* of calls, until what is read and what is written is used again; 0: WINDOW_CALLS */
+    int64_t in_window, out_window;
 } probe;
 
 static const probe probes[LS_WORK_COUNT] = {
-    [LS_WORK_GEMM_NN] = {run_gemm_nn},
-    [LS_WORK_GEMM_NT] = {run_gemm_nt},
-    [LS_WORK_GEMM_TN] = {run_gemm_tn},
+    [LS_WORK_GEMM_NN] = {run_gemm_nn, .reads_out = true, .in_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_NT] = {run_gemm_nt, .reads_out = true, .in_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_TN] = {run_gemm_tn, .out_window = WINDOW_WEIGHTS},
     [LS_WORK_ATTENTION_FORWARD] = {run_attention_forward},
     [LS_WORK_ATTENTION_BACKWARD] = {run_attention_backward},
     [LS_WORK_NORM_FORWARD] = {run_norm_forward},
@@ -443,10 +450,10 @@ static ls_status call(ls_probe_bench *bench, ls_status (*run)(ls_probe_bench *be
     return ls_queue_wait(bench->queue);
 }
 
-static void measure_region(region *r)
+static void measure_region(region *r, int64_t calls)
 {
     r->call = r->at;
-    r->window = WINDOW_CALLS * r->call < r->count ? WINDOW_CALLS * r->call : r->count;
+    r->window = ls_min_i64((calls > 0 ? calls : WINDOW_CALLS) * r->call, r->count);
 }
 
 ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *sizes)
@@ -456,9 +463,9 @@ ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *size
     bench->in.at = bench->out.at = 0;
     bench->in.call = bench->out.call = 0;
     LS_TRY(call(bench, probes[work].run));
-    measure_region(&bench->in);
-    measure_region(&bench->out);
-    if (probes[work].wears_out) {
+    measure_region(&bench->in, probes[work].in_window);
+    measure_region(&bench->out, probes[work].out_window);
+    if (probes[work].reads_out) {
         fill_random(bench->out.floats, bench->out.window);
     }
     return LS_OK;

@@ -62,6 +62,17 @@ same "lost: bits" "$(hashes lost.out)" "$reference"
 holds lost/events.jsonl '"recovered"' '"lost":[1]'
 nothing_left "a host was lost"
 
+# ---- the link between two stages is cut: the same, once it is mended ----
+background cut 0 "${train[@]}" --run-dir cut --hosts ones.hosts --ranks 2 "${long[@]}"
+trainer=$pid
+passed cut 1
+netns_cut 1
+for _ in $(seq 3000); do grep -q "waiting for lost hosts" cut.err && break; sleep 0.01; done
+netns_mend 1
+ended cut "$trainer" 0 "host host1" "waiting for lost hosts"
+same "cut: bits" "$(hashes cut.out)" "$reference"
+nothing_left "a link was cut"
+
 # ---- or it ends, and can be resumed, when the host cannot be brought back ----
 background ends 0 "${train[@]}" --run-dir ends --hosts ones.hosts --ranks 2 "${long[@]}" --set train.steps=100000 --set job.max_replacements=0
 trainer=$pid
