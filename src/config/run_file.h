@@ -334,6 +334,7 @@ typedef struct ls_run_job {
     const char *group;          /* "": none */
     uint64_t group_running_max; /* 0: no limit */
     int restartable;            /* LS_NO, LS_YES; auto: LS_YES when it trains */
+    bool interactive;           /* a person uses it: it gives its devices back when idle */
     uint64_t restarts_max;      /* restarts after failures the job did not cause */
     double grace_s;
     uint64_t log_bytes_max;

@@ -486,6 +486,11 @@ static ls_status check_job(const ls_run_job *job)
                        "remove job.group.running_max",
                        number(job->group_running_max));
     }
+    if (job->interactive && job->command.count == 0) {
+        return ls_fail(LS_ERR_INVALID,
+                       "job.interactive is for a program that a person uses, and this job trains; "
+                       "remove the key, or set job.command");
+    }
     if (job->elastic && job->command.count > 0) {
         return ls_fail(LS_ERR_INVALID,
                        "job.elastic is true, but only a training run can change its number of ranks, not the "

@@ -130,8 +130,8 @@ static void append_run_file(const char *const *words, size_t count, const char *
         const bool is_plain = isalnum((unsigned char)name[i]) || (i > 0 && strchr("._-", name[i]));
         ls_text_append_bytes(text, is_plain ? &name[i] : "_", 1);
     }
-    ls_text_append(text,
-                   terminal ? "\"\njob:\n  restartable: false\n  command:\n" : "\"\njob:\n  command:\n");
+    ls_text_append(text, terminal ? "\"\njob:\n  restartable: false\n  interactive: true\n  command:\n"
+                                  : "\"\njob:\n  command:\n");
     if (terminal) {
         char program[4096];
         const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);

@@ -5,10 +5,12 @@
 #include "cli/queue/queue.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the person's side ---- */
 
@@ -30,8 +32,8 @@ static ls_status give_up(uint64_t job)
     return ls_fail(LS_INTERRUPTED, "job %" PRIu64 " is cancelled", job);
 }
 
-/* Says what the job waits for, when that changes. */
-static ls_status look(uint64_t job, char said[512])
+/* Says what has become of the job, when that changes. held_out: it waits to be released. */
+static ls_status look(uint64_t job, char said[512], bool *held_out)
 {
     json_t *answer = NULL;
     LS_TRY(ls_queue_get(&answer, "/v1/jobs/%" PRIu64, job));
@@ -40,6 +42,7 @@ static ls_status look(uint64_t job, char said[512])
     ls_status status = LS_OK;
     snprintf(line, sizeof line, "job %" PRIu64 " is %s%s%s", job, state ? state : "?", why ? ": " : "",
              why ? why : "");
+    *held_out = state && strcmp(state, "HELD") == 0;
     if (state && ls_queue_has_ended(state)) {
         const char *text = ls_queue_string(answer, "text");
         status = ls_fail(LS_ERR_FAILED, "job %" PRIu64 " is %s before its program was shown%s%s", job, state,
@@ -55,20 +58,58 @@ static ls_status look(uint64_t job, char said[512])
     return status;
 }
 
+/* Enter releases a job that is held. gone_out: nobody is there to press it any more. */
+static void hear_enter(uint64_t job, bool *gone_out)
+{
+    char line[256];
+    json_t *answer = NULL;
+    struct pollfd keyboard = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&keyboard, 1, 0) <= 0) {
+        return;
+    }
+    *gone_out = read(STDIN_FILENO, line, sizeof line) == 0;
+    if (!*gone_out && ls_queue_post(json_object(), &answer, "/v1/jobs/%" PRIu64 "/release", job) != LS_OK) {
+        fprintf(stderr, "%s\n", ls_error_text()); /* it was released meanwhile, or may not be */
+        ls_error_clear();
+    }
+    json_decref(answer);
+}
+
+/* Until its program can be shown. */
 static ls_status wait_for_job(uint64_t job, ls_pty *terminal)
 {
     char said[512] = "";
-    bool is_connected = false;
+    bool is_connected = false, is_held = false, is_gone = false;
     while (!is_connected) {
         LS_TRY(ls_pty_accept(terminal, 0.5, &is_connected));
-        if (was_interrupted) {
+        if (is_held && !is_connected) {
+            hear_enter(job, &is_gone);
+        }
+        if (was_interrupted || is_gone) {
             return give_up(job);
         }
         if (!is_connected) {
-            LS_TRY(look(job, said));
+            LS_TRY(look(job, said, &is_held));
         }
     }
     return LS_OK;
+}
+
+/* Its program ended: whether the job waits for another start, once that is known. */
+static ls_status has_given_back(uint64_t job, bool *back_out)
+{
+    for (;;) {
+        json_t *answer = NULL;
+        LS_TRY(ls_queue_get(&answer, "/v1/jobs/%" PRIu64, job));
+        const char *state = ls_queue_string(answer, "state");
+        const bool has_ended = !state || ls_queue_has_ended(state);
+        *back_out = !has_ended && ls_queue_waits(state);
+        json_decref(answer);
+        if (has_ended || *back_out || was_interrupted) {
+            return LS_OK;
+        }
+        (void)poll(NULL, 0, 200);
+    }
 }
 
 ls_status ls_queue_follow_pty(uint64_t job, ls_pty *terminal)
@@ -77,15 +118,18 @@ ls_status ls_queue_follow_pty(uint64_t job, ls_pty *terminal)
     struct sigaction before[3];
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
     int code = -1;
-    for (int i = 0; i < 3; i++) {
-        (void)sigaction(ends[i], &action, &before[i]);
+    for (bool goes_on = true; goes_on;) {
+        for (int i = 0; i < 3; i++) {
+            (void)sigaction(ends[i], &action, &before[i]);
+        }
+        const ls_status status = wait_for_job(job, terminal);
+        for (int i = 0; i < 3; i++) {
+            (void)sigaction(ends[i], &before[i], NULL);
+        }
+        LS_TRY(status);
+        LS_TRY(ls_pty_attach(terminal, &code));
+        LS_TRY(has_given_back(job, &goes_on));
     }
-    const ls_status status = wait_for_job(job, terminal);
-    for (int i = 0; i < 3; i++) {
-        (void)sigaction(ends[i], &before[i], NULL);
-    }
-    LS_TRY(status);
-    LS_TRY(ls_pty_attach(terminal, &code));
     if (code < 0) {
         return ls_fail(LS_ERR_FAILED, "job %" PRIu64 " ended; 'lockstep why %" PRIu64 "' says how", job, job);
     }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -271,6 +272,8 @@ ls_status ls_pty_attach(ls_pty *t, int *code_out)
         }
     }
     make_cooked(t);
+    close(t->link);
+    t->link = -1;
     return LS_OK;
 }
 
@@ -313,6 +316,25 @@ static ls_status connect_to(const char *path, int *link_out)
     return LS_OK;
 }
 
+/* Tells the queue, at most once a second, that the terminal is used: engines/local/activity.c. */
+static void note_use(void)
+{
+    static double noted_s;
+    const char *folder = getenv("LOCKSTEP_JOB_DIR");
+    const double now_s = ls_clock_monotonic_s();
+    char path[4200];
+    if (!folder || (noted_s > 0.0 && now_s < noted_s + 1.0)) {
+        return;
+    }
+    noted_s = now_s;
+    snprintf(path, sizeof path, "%s/typed", folder);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)futimens(fd, NULL);
+        close(fd);
+    }
+}
+
 /* A packet of the person. False: the person has gone. */
 static bool hear_person(int link, int master, parcel *typed)
 {
@@ -324,6 +346,7 @@ static bool hear_person(int link, int master, parcel *typed)
     if (packet[0] == 'w' && bytes == SIZE_BYTES) {
         take_size(master, packet);
     } else if (packet[0] == 'd') {
+        note_use();
         memcpy(typed->data, packet + 1, (size_t)bytes - 1);
         typed->at = 0;
         typed->end = (size_t)bytes - 1;

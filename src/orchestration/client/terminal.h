@@ -11,6 +11,7 @@
  * rows and columns (two 16-bit numbers), 'x' the program's exit code. If one side goes away, the
  * other notices at once: a program without its person gets SIGHUP, as when a terminal is closed.
  *
+ * What is typed is also noted in the job's folder, so that the queue knows whether the job is used.
  * Both ends are on one machine and belong to the same user, which is checked. Not thread-safe.
  */
 #ifndef LS_ORCHESTRATION_CLIENT_TERMINAL_H
@@ -31,7 +32,8 @@ const char *ls_pty_path(const ls_pty *terminal);
  * Errors: LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_pty_accept(ls_pty *terminal, double timeout_s, bool *connected_out);
 /* Shows the program in this terminal until it ends. code_out: its exit code, 128 + N after signal
- * N, or -1 if the job ended without a word. Errors: LS_ERR_IO. */
+ * N, or -1 if the job ended without a word. A later start of the job can be accepted afterwards.
+ * Errors: LS_ERR_IO. */
 LS_MUST_CHECK ls_status ls_pty_attach(ls_pty *terminal, int *code_out);
 /* Removes the socket and its folder. NULL is fine. */
 void ls_pty_close(ls_pty *terminal);

@@ -244,6 +244,7 @@ typedef struct ls_controller_settings {
     double resize_pause_s;
     double idle_s;                 /* devices idle for this long are reported; 0: never */
     double idle_stop_s;            /* jobs with devices idle for this long are stopped; 0: never */
+    double idle_interactive_s;     /* the same for interactive jobs that are not used; 0: never */
     uint32_t idle_permille;        /* devices less busy than this count as idle */
     double busy_for_s, busy_below; /* alert: devices busy for less than that share; 0: never */
     double start_timeout_s;        /* a job STARTING for longer counts as lost */

@@ -391,8 +391,8 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry);
  * computed since the last checkpoint is gone. */
 void ls_usage_settle_waiting(ls_controller *c, ls_entry *entry);
 void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost);
-/* Reports how busy its devices were since the last report. */
-void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille);
+/* LS_ENGINE_ACTIVITY: how busy its devices were since the last report, and when a person typed. */
+void ls_usage_activity(ls_controller *c, ls_entry *entry, const ls_engine_report *report);
 /* The devices of a job, and since when they are not booked, by the clock of the queue; false: it
  * has none. */
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);

@@ -480,7 +480,9 @@ static void ended_alone(ls_controller *c, ls_entry *entry, const ls_engine_repor
 static void ended_preempted(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
-    if (report->exit_code == 0) {
+    if (job->spec.interactive && job->cause == LS_CAUSE_IDLE) { /* however its program takes it */
+        wait_again(c, entry, job->cause, false, ls_arena_strdup(&c->arena, job->text));
+    } else if (report->exit_code == 0) {
         succeed(c, entry, report->text);
     } else if (job->spec.restartable &&
                (report->exit_code == 75 || was_killed(report->exit_code) || report->cause == LS_CAUSE_LOST)) {
@@ -748,7 +750,7 @@ void ls_transitions_report(ls_controller *c, const ls_engine_report *told)
     case LS_ENGINE_ACTIVITY:
         ls_alerts_activity(c, entry, report->busy_permille);
         ls_usage_energy(c, entry, report->energy_mj);
-        ls_usage_activity(c, entry, report->busy_permille);
+        ls_usage_activity(c, entry, report);
         break;
     case LS_ENGINE_ALERT:
         if (report->alert_number > entry->job->alerts_heard) {

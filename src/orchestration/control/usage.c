@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -128,64 +129,86 @@ void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
 
 /* ---- activity ---- */
 
+/* How long a job may leave its devices idle; INFINITY: as long as it likes. */
+static double idle_limit_s(const ls_controller *c, const ls_job *job)
+{
+    const double limit_s = job->spec.interactive ? c->settings.idle_interactive_s : c->settings.idle_stop_s;
+    return limit_s > 0.0 ? limit_s : INFINITY;
+}
+
 static void tell_idle(ls_controller *c, ls_entry *entry)
 {
     const uint32_t devices = devices_of(c, entry->job);
     const char *text = ls_arena_printf(&c->arena, "its %u device%s been idle for %.0f s", devices,
                                        devices == 1 ? " has" : "s have", c->time_s - entry->idle_since_s);
-    const double left_s = c->settings.idle_stop_s - (c->time_s - entry->idle_since_s);
+    const double left_s = idle_limit_s(c, entry->job) - (c->time_s - entry->idle_since_s);
     ls_controller_move(c, entry, entry->job->state, LS_CAUSE_NONE, text);
     ls_alerts_of_job(c, entry, LS_ALERT_IDLE,
-                     c->settings.idle_stop_s > 0.0
-                         ? ls_arena_printf(&c->arena,
-                                           "%s: unless they do something, it is stopped in %s (idle.stop)",
-                                           text, ls_duration_of(fmax(0.0, left_s)).text)
-                         : text);
+                     isinf(left_s)
+                         ? text
+                         : ls_arena_printf(&c->arena, "%s: unless %s, it is stopped in %s (idle.%s)", text,
+                                           entry->job->spec.interactive ? "they or its terminal are used"
+                                                                        : "they do something",
+                                           ls_duration_of(fmax(0.0, left_s)).text,
+                                           entry->job->spec.interactive ? "interactive" : "stop"));
 }
 
-/* It gives its devices back: a job that can continue is held, another one ends. */
-static void stop_idle(ls_controller *c, ls_entry *entry)
+/* It gives its devices back: a job that can continue, or starts anew for a person, is held; another
+ * one ends. */
+static void stop_idle(ls_controller *c, ls_entry *entry, double idle_s)
 {
     const ls_job *job = entry->job;
-    const char *text =
-        ls_arena_printf(&c->arena, "stopped because its devices did nothing for %s (idle.stop)",
-                        ls_duration_of(c->time_s - entry->idle_since_s).text);
-    if (job->spec.restartable) {
+    const char *text = ls_arena_printf(
+        &c->arena, "stopped because its devices did nothing for %s (idle.stop)", ls_duration_of(idle_s).text);
+    if (job->spec.interactive) {
+        text = ls_arena_printf(
+            &c->arena,
+            "it gave its devices back, because neither they nor its terminal were used for "
+            "%s (idle.interactive): Enter in its terminal, or 'lockstep release %" PRIu64 "', starts it anew",
+            ls_duration_of(idle_s).text, job->id);
+    }
+    if (job->spec.restartable || job->spec.interactive) {
         ls_transitions_hold(c, entry, LS_HOLD_IDLE, text);
     } else {
         ls_transitions_stop(c, entry, LS_JOB_STOPPING, LS_CAUSE_IDLE, text);
     }
 }
 
-void ls_usage_activity(ls_controller *c, ls_entry *entry, uint32_t busy_permille)
+static void is_busy(ls_controller *c, ls_entry *entry)
+{
+    const bool was_told = entry->idle_told;
+    entry->idle_since_s = 0.0;
+    entry->idle_told = false;
+    ls_alerts_cease(c, entry, LS_ALERT_IDLE);
+    if (was_told && entry->job->state == LS_JOB_RUNNING) {
+        ls_controller_move(c, entry, entry->job->state, LS_CAUSE_NONE, "its devices are busy again");
+    }
+}
+
+void ls_usage_activity(ls_controller *c, ls_entry *entry, const ls_engine_report *report)
 {
     ls_job *job = entry->job;
-    const double from_s = entry->busy_known_s > job->started_s ? entry->busy_known_s : job->started_s;
-    /* in other states the text says why the job is being stopped, and must stay */
-    const bool may_tell = job->state == LS_JOB_RUNNING;
+    const double from_s = fmax(entry->busy_known_s, job->started_s);
     entry->busy_known_s = c->time_s;
-    if (busy_permille >= c->settings.idle_permille) {
-        const bool was_told = entry->idle_told;
-        entry->idle_since_s = 0.0;
-        entry->idle_told = false;
-        ls_alerts_cease(c, entry, LS_ALERT_IDLE);
-        if (was_told && may_tell) {
-            ls_controller_move(c, entry, job->state, LS_CAUSE_NONE, "its devices are busy again");
-        }
+    if (report->busy_permille >= c->settings.idle_permille) {
+        is_busy(c, entry);
         return;
     }
     book(c, entry, (ls_usage){.idle_device_ms = devices_of(c, job) * span_ms(from_s, c->time_s)});
     if (entry->idle_since_s <= 0.0) {
         entry->idle_since_s = from_s;
     }
-    if (c->settings.idle_s > 0.0 && !entry->idle_told && may_tell &&
+    if (job->state != LS_JOB_RUNNING) {
+        return; /* its text says why it is being stopped, and must stay */
+    }
+    if (c->settings.idle_s > 0.0 && !entry->idle_told &&
         c->time_s - entry->idle_since_s >= c->settings.idle_s) {
         entry->idle_told = true;
         tell_idle(c, entry);
     }
-    if (c->settings.idle_stop_s > 0.0 && entry->idle_told && may_tell &&
-        c->time_s - entry->idle_since_s >= c->settings.idle_stop_s) {
-        stop_idle(c, entry);
+    const double idle_s = c->time_s - fmax(entry->idle_since_s, job->spec.interactive ? report->time_s : 0.0);
+    if ((entry->idle_told || job->spec.interactive) && idle_s >= idle_limit_s(c, job)) {
+        stop_idle(c, entry, idle_s);
     }
 }
 

@@ -31,7 +31,7 @@ typedef struct ls_daemon_settings {
     bool preempt;
     uint64_t reservations;
     double half_life_s, min_run_s, resize_pause_s, start_timeout_s;
-    double idle_s, idle_stop_s, idle_fraction, look_s;
+    double idle_s, idle_stop_s, idle_interactive_s, idle_fraction, look_s;
     double busy_below, busy_for_s; /* alerts */
     uint64_t disk_bytes;
     const char *webhook, *webhook_secret, *sendmail;

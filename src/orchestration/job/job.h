@@ -140,6 +140,7 @@ typedef struct ls_job_spec {
     uint32_t cpus_per_rank, memory_mib_per_rank;
     ls_nearness required, preferred;
     bool spot, hold, restartable;
+    bool interactive; /* gives its devices back when idle, and is held until a person wants it */
     uint32_t restarts_max;
     /* 0: none. begin_s and deadline_s count from the submission */
     double time_limit_s, begin_s, deadline_s;

@@ -338,6 +338,7 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     spec->preferred = job->preferred < job->required ? job->preferred : job->required;
     spec->spot = job->spot;
     spec->restartable = job->restartable == LS_AUTO ? trains : job->restartable == LS_YES;
+    spec->interactive = job->interactive;
     spec->restarts_max = job->restartable == LS_NO ? 0 : (uint32_t)job->restarts_max;
     spec->log_bytes_max = job->log_bytes_max;
     spec->time_limit_s = job->time_limit_s;

@@ -4,7 +4,7 @@
 . "$LS_SOURCE_DIR/tests/cli/queue/queue.sh"
 
 # in_terminal KEYS COMMAND...: runs it in a pseudo-terminal of 30 rows and 100 columns, types KEYS when the program says
-# "ready", or closes the terminal when KEYS is "close"; "flood" types more than the program's terminal takes, then closes.
+# "ready", or closes the terminal when KEYS is "close"; "enter" types Enter when the job has given its devices back, then "exit"; "flood" types more than the program's terminal takes, then closes.
 # Prints what is shown and the exit code.
 cat >terminal.py <<'E2'
 import fcntl, os, pty, select, struct, sys, termios, time
@@ -23,7 +23,14 @@ while time.time() < end:
         if not more:
             break
         shown += more
-    if b"ready" in shown and not typed:
+    if keys == b"enter":
+        if not typed and b"is HELD" in shown:
+            typed = True
+            os.write(fd, b"\r")
+        if typed and shown.count(b"ready") == 2:
+            keys = b"done"
+            os.write(fd, b"exit 3\r")
+    elif b"ready" in shown and not typed:
         typed = True
         if keys == b"flood":
             os.set_blocking(fd, False)
@@ -48,6 +55,7 @@ if ! has_terminals; then
 fi
 expect 2 "$LOCKSTEP" submit --pty -- true
 says "needs a terminal" "lockstep logs -f"
+mkdir -p "$LOCKSTEP_HOME" && echo 'idle: {look: 200ms}' >"$LOCKSTEP_HOME/config.yaml"
 queue_up
 
 # A program in a terminal of its own: its size, what is typed, its exit code.
@@ -82,14 +90,22 @@ expect 0 "$LOCKSTEP" wait 5
 expect 2 "$LOCKSTEP" submit --pty --json -- true
 says "leave out --json and --key"
 
+# One that nobody uses gives its device back; Enter gets it again, and the program starts anew in the same terminal.
+printf 'idle: {look: 200ms, interactive: 2s}\n' >"$LOCKSTEP_HOME/config.yaml"
+expect 0 "$LOCKSTEP" reload
+expect 0 in_terminal enter "$LOCKSTEP" submit --pty -- sh -c 'echo ready; read x; $x'
+prints "gave its devices back" "Enter in its terminal, or 'lockstep release" "exit 1" "the program ended with exit code 3"
+printf 'name: trains\njob: {image: tiny}\n' >trains.yaml
+expect 2 "$LOCKSTEP" submit trains.yaml --set 'job.image=""' --set job.interactive=true
+says "job.interactive is for a program"
+
 # Containers: what is missing is named; where podman works, ranks run in one.
 expect 2 "$LOCKSTEP" submit hello.yaml --set 'job.image_options=[--privileged]'
 says "job.image_options needs job.image"
-printf 'name: trains\njob: {image: tiny}\n' >trains.yaml
 expect 2 "$LOCKSTEP" submit trains.yaml
 says "a training job does not run in a container"
 expect 0 "$LOCKSTEP" submit hello.yaml --set job.image=tiny --env "PATH=$scratch"
-expect 1 "$LOCKSTEP" wait 7
+expect 1 "$LOCKSTEP" wait 8
 prints "job.image is tiny, but this machine has no podman, docker, apptainer or singularity"
 
 # The terminal is closed while more is typed than the program reads. (stty: without it Linux drops what does not fit.)
@@ -99,8 +115,8 @@ wait_until "a program that does not read is told" test -s hup2
 # docker runs a program under an init, which passes signals on.
 mkdir tools && printf '#!/bin/sh\necho "docker $*"\n' >tools/docker && chmod +x tools/docker
 expect 0 "$LOCKSTEP" submit hello.yaml --set job.image=tiny --env "PATH=$PWD/tools"
-expect 0 "$LOCKSTEP" wait 9
-expect 0 "$LOCKSTEP" logs 9
+expect 0 "$LOCKSTEP" wait 10
+expect 0 "$LOCKSTEP" logs 10
 prints "docker run --rm --init --network=host" " tiny "
 
 printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\n' >containers.conf
@@ -111,8 +127,8 @@ shell=$(command -v busybox || true)
 if [ -n "$shell" ] && command -v podman >/dev/null && mkdir -p root/bin && cp "$shell" root/bin/busybox && ln -s busybox root/bin/sh &&
     tar -C root -c . | podman import - "$image" >/dev/null 2>&1 && podman run --rm --network=host "$image" sh -c true >/dev/null 2>&1; then
     expect 0 "$LOCKSTEP" submit --ranks 2 --set "job.image=$image" --env CONTAINERS_CONF -- sh -c 'echo rank $RANK of $WORLD_SIZE; busybox ls / >here.$RANK'
-    expect 0 "$LOCKSTEP" wait 10
-    expect 0 "$LOCKSTEP" logs 10
+    expect 0 "$LOCKSTEP" wait 11
+    expect 0 "$LOCKSTEP" logs 11
     prints "rank 0 of 2" "rank 1 of 2"
     check "the folder is the same inside, the rest is not" sh -c "grep -q bin here.0 && ! grep -q home here.1"
     podman rmi -f "$image" >/dev/null 2>&1

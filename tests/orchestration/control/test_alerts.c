@@ -26,6 +26,7 @@ static void configure(double idle_stop_s, double busy_for_s)
     settings.price_per_device_h = 2.0;
     settings.idle_s = 30.0;
     settings.idle_stop_s = idle_stop_s;
+    settings.idle_interactive_s = 60.0;
     settings.busy_for_s = busy_for_s;
     settings.busy_below = 0.7;
     ls_controller_configure(w.controller, &settings);
@@ -138,6 +139,47 @@ static void idle_jobs_are_told_and_stopped(void **state)
     assert_state(id, STARTING);
 }
 
+static uint64_t submit_shell(void)
+{
+    assert_int_equal(call(LS_VERB_SUBMIT, "{'file': 'name: sh\\njob: {command: [sh], interactive: true, "
+                                          "restartable: false}\\n', 'directory': '/tmp'}"),
+                     201);
+    const uint64_t id = (uint64_t)json_integer_value(json_object_get(w.answer, "job"));
+    starts(id);
+    return id;
+}
+
+/* A shell that is typed into is used; one that is not gives its device back, however it ends, and is
+ * started anew for the asking. Released before it has ended, it goes straight on. */
+static void interactive_jobs_give_back_and_return(void **state)
+{
+    (void)state;
+    configure(0.0, 0.0);
+    const uint64_t used = submit_shell(), left = submit_shell();
+    for (int i = 0; i < 8; i++) {
+        busy(left, 0);
+        report(used, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY, .time_s = w.now_s - 5.0});
+    }
+    assert_state(used, RUNNING);
+    assert_state(left, PREEMPTING);
+    assert_int_equal(count_alerts("idle"), 2); /* both devices do nothing */
+    ends(left, 1);
+    assert_state(left, HELD);
+    assert_non_null(strstr(job(left)->text, "'lockstep release 2', starts it anew"));
+    assert_int_equal(on(LS_VERB_RELEASE, left), 200);
+    starts(left);
+    for (int i = 0; i < 8; i++) {
+        busy(left, 0);
+    }
+    assert_state(left, PREEMPTING);
+    assert_int_equal(on(LS_VERB_RELEASE, left), 200);
+    ends(left, 0);
+    starts(left);
+    assert_int_equal(on(LS_VERB_CANCEL, left), 200);
+    ends(left, 1);
+    assert_state(left, CANCELLED);
+}
+
 /* What a job says of itself is shown to those who may see the job, without control characters, and
  * once in each start. */
 static void jobs_tell_of_themselves(void **state)
@@ -201,9 +243,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(stalls_are_told_once),    TEST(deadlines_that_will_be_missed_are_told),
-        TEST(low_utilisation_is_told), TEST(idle_jobs_are_told_and_stopped),
-        TEST(jobs_tell_of_themselves), TEST(budgets_are_told_twice),
+        TEST(stalls_are_told_once),
+        TEST(deadlines_that_will_be_missed_are_told),
+        TEST(low_utilisation_is_told),
+        TEST(idle_jobs_are_told_and_stopped),
+        TEST(interactive_jobs_give_back_and_return),
+        TEST(jobs_tell_of_themselves),
+        TEST(budgets_are_told_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,23 @@ static int by_session(const void *a, const void *b)
     return (x->session > y->session) - (x->session < y->session);
 }
 
+/* When its terminal was last typed into (client/terminal.c); 0: never. */
+static double typed_s(const track *t)
+{
+    char path[LS_LOCAL_PATH_BYTES + 16];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/" LS_LOCAL_TYPED, t->folder.text);
+    return lstat(path, &info) == 0 ? (double)info.st_mtim.tv_sec : 0.0;
+}
+
+static void report_activity(track *t, uint32_t busy_permille)
+{
+    ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
+                                          .busy_permille = busy_permille,
+                                          .time_s = typed_s(t),
+                                          .energy_mj = ls_track_take_energy(t)});
+}
+
 static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
 {
     const double span_s = now_s - t->looked_s;
@@ -32,9 +49,7 @@ static void tell_activity(track *t, uint64_t cpu_ms, double now_s)
         const uint64_t used_ms = cpu_ms > t->cpu_ms ? cpu_ms - t->cpu_ms : 0;
         const double busy = (double)used_ms / (span_s * t->ranks);
         if (cpu_ms >= t->cpu_ms) {
-            ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
-                                                  .busy_permille = busy > 1000.0 ? 1000 : (uint32_t)busy,
-                                                  .energy_mj = ls_track_take_energy(t)});
+            report_activity(t, busy > 1000.0 ? 1000 : (uint32_t)busy);
         }
     }
     t->cpu_ms = cpu_ms;
@@ -103,9 +118,7 @@ static void tell_devices(track *t, const uint32_t permille[LS_NVML_DEVICES_MAX])
         sum += mine[i];
     }
     if (count > 0) {
-        ls_track_report(t, (ls_engine_report){.kind = LS_ENGINE_ACTIVITY,
-                                              .busy_permille = sum / count,
-                                              .energy_mj = ls_track_take_energy(t)});
+        report_activity(t, sum / count);
     }
 }
 

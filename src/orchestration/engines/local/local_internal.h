@@ -139,6 +139,8 @@ typedef struct later later;
 /* A job tells of alerts in this file of its folder, an object {"kind", "text"} a line, and replaces
  * it by rename when there are more. */
 #define LS_LOCAL_ALERTS "alerts.jsonl"
+/* Written whenever a person types into the terminal of an interactive job (client/terminal.h). */
+#define LS_LOCAL_TYPED "typed"
 
 /* One epoch of a job. Each purpose has a timer of its own, 0 when it is not set. All timers end
  * with the track, and so do its questions and its interest in its processes. */
