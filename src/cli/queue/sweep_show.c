@@ -40,37 +40,6 @@ static ls_status read_word(const char *word, uint64_t *job_out)
     return ls_queue_job(strncmp(word, "sweep-", 6) == 0 ? word + 6 : word, job_out);
 }
 
-/* Whether all jobs have the same value. */
-static bool is_common(const json_t *trials, const char *assignment)
-{
-    for (size_t i = 0; i < json_array_size(trials); i++) {
-        const json_t *set = json_object_get(json_array_get(trials, i), "set");
-        bool has = false;
-        for (size_t k = 0; k < json_array_size(set); k++) {
-            const char *other = json_string_value(json_array_get(set, k));
-            has = has || (other && strcmp(other, assignment) == 0);
-        }
-        if (!has) {
-            return false;
-        }
-    }
-    return json_array_size(trials) > 1;
-}
-
-/* What sets the job apart: "train.optimizer.lr=3e-4  train.seed=1". */
-static void append_values(const json_t *trials, const json_t *trial, ls_text *text)
-{
-    const json_t *set = json_object_get(trial, "set");
-    const char *separator = "";
-    for (size_t i = 0; i < json_array_size(set); i++) {
-        const char *assignment = json_string_value(json_array_get(set, i));
-        if (assignment && !is_common(trials, assignment)) {
-            ls_text_printf(text, "%s%s", separator, assignment);
-            separator = "  ";
-        }
-    }
-}
-
 static const json_t *trial_of(const json_t *trials, int64_t job)
 {
     for (size_t i = 0; i < json_array_size(trials); i++) {
@@ -132,9 +101,8 @@ static void append_best(const json_t *sweep, ls_text *text)
                        ls_queue_integer(best, "lead_step"), fabs(lead), lead < 0.0 ? "worse" : "better",
                        ls_queue_integer(best, "second"));
     }
-    ls_text_append(text, " (");
-    append_values(trials, trial_of(trials, ls_queue_integer(best, "job")), text);
-    ls_text_append(text, ")\n");
+    const char *values = ls_queue_string(trial_of(trials, ls_queue_integer(best, "job")), "values");
+    ls_text_printf(text, " (%s)\n", values ? values : "");
     if (isfinite(deviation)) {
         ls_text_printf(text,
                        "between seeds of the same settings it differs by %.3g (standard deviation at step "
@@ -178,8 +146,6 @@ static void append_trials(const json_t *sweep, ls_arena *arena, ls_text *text)
     }
     qsort(sorted, count, sizeof *sorted, by_success);
     for (size_t i = 0; i < count; i++) {
-        ls_text values = {0};
-        append_values(trials, sorted[i], &values);
         ls_table_printf(&table, "%" PRId64, ls_queue_integer(sorted[i], "job"));
         ls_table_add(&table, ls_queue_string(sorted[i], "state"));
         ls_table_add(&table, ls_queue_string(sorted[i], "trial"));
@@ -189,9 +155,8 @@ static void append_trials(const json_t *sweep, ls_arena *arena, ls_text *text)
         } else {
             ls_table_add(&table, NULL);
         }
-        ls_table_add(&table, ls_text_string(&values));
+        ls_table_add(&table, ls_queue_string(sorted[i], "values"));
         ls_table_add(&table, ls_queue_string(sorted[i], "why"));
-        ls_text_release(&values);
     }
     ls_table_append(&table, ls_terminal_width(), text);
 }

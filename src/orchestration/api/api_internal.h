@@ -32,7 +32,7 @@
 #include "orchestration/api/server.h"
 #include "orchestration/api/tokens.h"
 
-enum { LS_API_ASKS_MAX = 7 };
+enum { LS_API_ASKS_MAX = 8 };
 
 typedef struct ls_api_exchange ls_api_exchange;
 

@@ -397,7 +397,7 @@ static const ls_api_field sweep_out[] = {
 };
 static const ls_api_field sweeps_out[] = {
     OUT("sweeps", LS_API_OBJECTS,
-        "the caller's sweeps in order, each as /v1/jobs/{job}/sweep shows it, without trials and noise"),
+        "the caller's sweeps in order, each as /v1/jobs/{job}/sweep shows it, without trials"),
 };
 static const ls_api_field sweep_of_out[] = {
     OUT("sweep", LS_API_STRING, "name of the sweep"),
@@ -415,7 +415,8 @@ static const ls_api_field sweep_of_out[] = {
     OUT("states", LS_API_OBJECT, "number of jobs that are active, paused, stopped, finished, failed"),
     OUT_OR_NULL("best", LS_API_OBJECT,
                 "{job, step, result, second, lead, lead_step}: the best job and its lead; null: none"),
-    OUT("trials", LS_API_OBJECTS, "its jobs: {job, trial, state, step, result, results, set, why}"),
+    OUT("trials", LS_API_OBJECTS,
+        "its jobs: {job, trial, state, step, result, results, set, values, why}; values: what sets it apart"),
     OUT_OR_NULL("noise", LS_API_OBJECT,
                 "{deviation, step, seeds}: how results differ between seeds; null: there is one"),
 };

@@ -380,7 +380,8 @@ static void answer_page(ls_api_exchange *exchange)
                                            .accounts = exchange->asks[3].answer,
                                            .ended = exchange->asks[4].answer,
                                            .usage = exchange->asks[5].answer,
-                                           .alerts = exchange->asks[6].answer},
+                                           .alerts = exchange->asks[6].answer,
+                                           .sweeps = exchange->asks[7].answer},
                   ls_env_wall_s(exchange->api->env), &page);
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
@@ -404,6 +405,7 @@ static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer
         &(ls_page_job_answers){.job = exchange->asks[0].answer,
                                .events = events,
                                .why = exchange->asks[2].status == 200 ? exchange->asks[2].answer : NULL,
+                               .sweep = exchange->asks[3].status == 200 ? exchange->asks[3].answer : NULL,
                                .log = log->bytes > 0 ? log->data + at : NULL,
                                .log_bytes = log->bytes - at,
                                .trouble = exchange->trouble ? strerror(exchange->trouble) : NULL},
@@ -422,7 +424,8 @@ static void take_page_events(ls_api_exchange *exchange, const ls_user_file_answe
 
 static void answer_job_page(ls_api_exchange *exchange)
 {
-    /* The third verb is `why`, which fails for a job that does not wait: then it is left out. */
+    /* `why` fails for a job that does not wait, and the sweep for one that is in none: they are then
+     * left out. */
     const size_t asked = exchange->ask_count;
     exchange->ask_count = 2;
     const bool is_well = ls_api_exchange_is_well(exchange);
@@ -462,6 +465,7 @@ static void ask_page(ls_api_exchange *exchange)
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b, s:i}", "ended", true, "limit", PAGE_ENDED));
     ls_api_exchange_ask(exchange, LS_VERB_USAGE, NULL);
     ls_api_exchange_ask(exchange, LS_VERB_ALERTS, NULL);
+    ls_api_exchange_ask(exchange, LS_VERB_SWEEPS, NULL);
     ls_api_exchange_then(exchange, answer_page);
 }
 
@@ -527,7 +531,7 @@ static const recipe recipes[] = {
     {"log", NULL, {LS_VERB_SHOW}, 1, answer_log},
     {"metrics", NULL, {LS_VERB_SHOW}, 1, answer_metrics},
     {"events", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS}, 2, answer_events},
-    {"job_page", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS, LS_VERB_WHY}, 3, answer_job_page},
+    {"job_page", NULL, {LS_VERB_SHOW, LS_VERB_EVENTS, LS_VERB_WHY, LS_VERB_SWEEP_OF}, 4, answer_job_page},
     {"prometheus",
      NULL,
      {LS_VERB_STATUS, LS_VERB_NODES, LS_VERB_ACCOUNTS, LS_VERB_USAGE},

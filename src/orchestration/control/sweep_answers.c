@@ -15,7 +15,42 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *trial_json(const ls_controller *c, const ls_sweep *sweep, uint32_t index)
+/* The number of jobs that each assignment is made for. */
+static json_t *count_sets(const ls_sweep *sweep)
+{
+    json_t *counts = json_object(), *set, *assignment;
+    size_t i, k;
+    json_array_foreach(sweep->sets, i, set)
+    {
+        json_array_foreach(set, k, assignment)
+        {
+            const char *text = json_string_value(assignment);
+            json_object_set_new(counts, text,
+                                json_integer(json_integer_value(json_object_get(counts, text)) + 1));
+        }
+    }
+    return counts;
+}
+
+/* What sets a job apart from others: "train.optimizer.lr=3e-4  train.seed=1". */
+static json_t *values_json(const ls_sweep *sweep, uint32_t index, const json_t *counts)
+{
+    ls_text text = {0};
+    json_t *assignment;
+    size_t i;
+    json_array_foreach(json_array_get(sweep->sets, index), i, assignment)
+    {
+        const char *one = json_string_value(assignment);
+        if (sweep->count == 1 || json_integer_value(json_object_get(counts, one)) < sweep->count) {
+            ls_text_printf(&text, "%s%s", text.bytes > 0 ? "  " : "", one);
+        }
+    }
+    json_t *values = json_string(ls_text_string(&text));
+    ls_text_release(&text);
+    return values ? values : json_string("");
+}
+
+static json_t *trial_json(const ls_controller *c, const ls_sweep *sweep, uint32_t index, const json_t *counts)
 {
     const ls_trial *trial = &sweep->trials[index];
     const ls_entry *entry = ls_controller_find(c, sweep->first + index);
@@ -25,13 +60,13 @@ static json_t *trial_json(const ls_controller *c, const ls_sweep *sweep, uint32_
     for (uint32_t i = 0; i < trial->reached; i++) {
         json_array_append_new(results, number_or_null(trial->results[i]));
     }
-    return json_pack("{s:I, s:s, s:o, s:I, s:o, s:o, s:O, s:O}", "job", (json_int_t)(sweep->first + index),
-                     "trial", ls_trial_state_name(trial->state), "state",
+    return json_pack("{s:I, s:s, s:o, s:I, s:o, s:o, s:O, s:o, s:O}", "job",
+                     (json_int_t)(sweep->first + index), "trial", ls_trial_state_name(trial->state), "state",
                      job ? json_string(ls_job_state_name(job->state)) : json_null(), "step",
                      (json_int_t)(job && job->step > reached ? job->step : reached), "result",
                      number_or_null(trial->reached > 0 ? trial->results[trial->reached - 1] : NAN), "results",
-                     results, "set", json_array_get(sweep->sets, index), "why",
-                     json_array_get(sweep->whys, index));
+                     results, "set", json_array_get(sweep->sets, index), "values",
+                     values_json(sweep, index, counts), "why", json_array_get(sweep->whys, index));
 }
 
 /* ---- who has won ---- */
@@ -168,13 +203,13 @@ static json_t *summary_json(const ls_sweep *sweep)
         json_object_set_new(states, ls_trial_state_name((ls_trial_state)i), json_integer(counts[i]));
     }
     const uint64_t full = sweep->count * sweep->asha.rungs[sweep->asha.rung_count - 1];
-    return json_pack("{s:s, s:I, s:s, s:b, s:O, s:i, s:s, s:i, s:o, s:I, s:I, s:I, s:o, s:o}", "sweep", name,
-                     "first", (json_int_t)sweep->first, "name", sweep->title, "ended", sweep->has_ended,
-                     "text", sweep->text, "jobs", (int)sweep->count, "metric", ls_sweep_metric(sweep), "eta",
-                     (int)sweep->asha.eta, "rungs", rungs, "budget_steps",
-                     (json_int_t)sweep->asha.budget_steps, "steps",
-                     (json_int_t)ls_asha_steps(&sweep->asha, sweep->trials, sweep->count), "full_steps",
-                     (json_int_t)full, "states", states, "best", best_json(sweep));
+    return json_pack(
+        "{s:s, s:I, s:s, s:b, s:O, s:i, s:s, s:i, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "sweep", name, "first",
+        (json_int_t)sweep->first, "name", sweep->title, "ended", sweep->has_ended, "text", sweep->text,
+        "jobs", (int)sweep->count, "metric", ls_sweep_metric(sweep), "eta", (int)sweep->asha.eta, "rungs",
+        rungs, "budget_steps", (json_int_t)sweep->asha.budget_steps, "steps",
+        (json_int_t)ls_asha_steps(&sweep->asha, sweep->trials, sweep->count), "full_steps", (json_int_t)full,
+        "states", states, "best", best_json(sweep), "noise", noise_json(sweep));
 }
 
 ls_answer ls_answers_sweeps(ls_controller *c, const ls_caller *caller, const json_t *arguments)
@@ -195,11 +230,11 @@ ls_answer ls_answers_sweep(ls_controller *c, const ls_job *job)
     if (!sweep) {
         return ls_answer_fail(404, "job %" PRIu64 " does not belong to a sweep", job->id);
     }
-    json_t *answer = summary_json(sweep), *trials = json_array();
+    json_t *answer = summary_json(sweep), *trials = json_array(), *counts = count_sets(sweep);
     for (uint32_t i = 0; i < sweep->count; i++) {
-        json_array_append_new(trials, trial_json(c, sweep, i));
+        json_array_append_new(trials, trial_json(c, sweep, i, counts));
     }
+    json_decref(counts);
     json_object_set_new(answer, "trials", trials);
-    json_object_set_new(answer, "noise", noise_json(sweep));
     return (ls_answer){200, answer, 0};
 }

@@ -148,6 +148,10 @@ void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text
     ls_values_flag(page, "has_run",
                    json_is_string(json_object_get(job, "run_dir")) ||
                        json_array_size(json_object_get(job, "metrics")) > 0);
+    ls_values_flag(page, "has_sweep", answers->sweep != NULL);
+    if (answers->sweep) {
+        ls_page_add_sweep(answers->sweep, page);
+    }
     if (answers->log) {
         ls_values_bytes(page, "log", answers->log, answers->log_bytes);
     }

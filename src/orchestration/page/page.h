@@ -22,12 +22,14 @@ typedef struct ls_page_queue_answers {
     const json_t *usage, *alerts; /* may lack members, as for a caller who may see nothing */
     const json_t *jobs;           /* jobs that have not ended */
     const json_t *ended;          /* the newest jobs that have ended */
+    const json_t *sweeps;         /* of the caller */
 } ls_page_queue_answers;
 
 typedef struct ls_page_job_answers {
     const json_t *job, *events;
-    const json_t *why; /* NULL: not known */
-    const char *log;   /* the end of its log; NULL: none */
+    const json_t *why;   /* NULL: not known */
+    const json_t *sweep; /* that it belongs to; NULL: none */
+    const char *log;     /* the end of its log; NULL: none */
     size_t log_bytes;
     const char *trouble; /* why some of its files could not be read; NULL: all could */
 } ls_page_job_answers;

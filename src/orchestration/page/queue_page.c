@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64, ALERTS_MAX = 5, COLORS = 8 };
+enum { REFRESH_S = 5, ROWS_MAX = 200, CELLS_MAX = 64, ALERTS_MAX = 5, SWEEPS_MAX = 5, COLORS = 8 };
 
 typedef enum part { RUNNING, WAITING, ENDED } part;
 
@@ -238,6 +238,16 @@ static void add_accounts(const json_t *accounts, const json_t *usage, ls_values 
     }
 }
 
+/* The newest first. */
+static void add_sweeps(const json_t *sweeps, ls_values *page)
+{
+    const size_t count = json_array_size(sweeps);
+    ls_values_flag(page, "has_sweeps", count > 0);
+    for (size_t i = count; i-- > 0 && count - i <= SWEEPS_MAX;) {
+        ls_page_add_sweep(json_array_get(sweeps, i), page);
+    }
+}
+
 /* ---- the pages ---- */
 
 void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *text)
@@ -255,6 +265,7 @@ void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *
     add_jobs(jobs, WAITING, now_s, page);
     add_jobs(json_object_get(answers->ended, "jobs"), ENDED, now_s, page);
     set_before(answers->ended, page);
+    add_sweeps(json_object_get(answers->sweeps, "sweeps"), page);
     add_nodes(json_object_get(answers->nodes, "nodes"), page);
     add_accounts(json_object_get(answers->accounts, "accounts"), json_object_get(answers->usage, "accounts"),
                  page);

@@ -47,6 +47,12 @@ values=$(json '" ".join("--set " + s for t in d["trials"] if t["job"] == d["best
 expect 0 "$LOCKSTEP" sweep show "$winner"
 prints "compared at step 5, 15, 45" "best: job $winner" "between seeds of the same settings"
 check "the best comes first" test "$(awk '$1 == "JOB" {getline; print $1; exit}' "$out")" = "$winner"
+curl_of() { curl -sf --unix-socket "$LOCKSTEP_HOME/socket" "http://x$1"; }
+curl_of / >queue.html
+check "the page of the queue names it" grep -q "Best is <a href=\"/jobs/$winner\">job $winner</a> with val_loss" queue.html
+curl_of "/jobs/$winner" >job.html
+check "the page of a job shows its sweep" grep -q 'train.optimizer.lr=1e-2' job.html
+check "and compares its runs" grep -q '/compare?runs=[0-9]*,' job.html
 
 # Bit for bit the run that was never paused, and no step was computed twice.
 "$LOCKSTEP" train run.yaml $values --run-dir whole --json >whole.json 2>/dev/null
