@@ -488,8 +488,7 @@ static ls_status check_job(const ls_run_job *job)
     }
     if (job->interactive && job->command.count == 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "job.interactive is for a program that a person uses, and this job trains; "
-                       "remove the key, or set job.command");
+                       "job.interactive is for a program that a person uses: set job.command, too");
     }
     if (job->elastic && job->command.count > 0) {
         return ls_fail(LS_ERR_INVALID,

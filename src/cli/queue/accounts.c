@@ -348,6 +348,33 @@ static void append_usage(const json_t *answer, ls_arena *arena, ls_text *text)
     }
 }
 
+/* "Stored: research 12.4 GB (0.29 USD a month), 3 GB sent to mirrors (0.27 USD)". */
+static void append_storage(const json_t *answer, ls_text *text)
+{
+    const json_t *accounts = json_object_get(answer, "accounts");
+    for (size_t i = 0; i < json_array_size(accounts); i++) {
+        const json_t *account = json_array_get(accounts, i);
+        const double stored = ls_queue_number(account, "stored_bytes"),
+                     sent = ls_queue_number(account, "sent_bytes");
+        const double kept_cost = ls_queue_number(account, "storage_cost"),
+                     sent_cost = ls_queue_number(account, "egress_cost");
+        if (!(stored + sent > 0.0)) {
+            continue;
+        }
+        ls_text_printf(text, "Stored: %s %.3g GB", ls_queue_string(account, "account"), 1e-9 * stored);
+        if (isfinite(kept_cost)) {
+            ls_text_printf(text, " (%.2f %s a month)", kept_cost, ls_queue_string(answer, "currency"));
+        }
+        if (sent > 0.0) {
+            ls_text_printf(text, ", %.3g GB sent to mirrors", 1e-9 * sent);
+        }
+        if (sent > 0.0 && isfinite(sent_cost)) {
+            ls_text_printf(text, " (%.2f %s)", sent_cost, ls_queue_string(answer, "currency"));
+        }
+        ls_text_append(text, "\n");
+    }
+}
+
 /* "This month: research 12.40 of 100.00 USD so far, about 80 at its end". */
 static void append_months(const json_t *answer, ls_text *text)
 {
@@ -463,6 +490,7 @@ static ls_status run_usage(const ls_invocation *invocation)
     } else {
         append_usage(answer, invocation->arena, &text);
         append_months(answer, &text);
+        append_storage(answer, &text);
         append_foresight(json_object_get(answer, "foresight"), "starts", &text);
         append_foresight(json_object_get(answer, "foresight"), "ends", &text);
         append_foresight(json_object_get(answer, "foresight"), "plans", &text);

@@ -306,7 +306,11 @@ static const ls_api_field listed_job[] = {JOB_ROWS};
         OUT_OR_NULL("energy_j", LS_API_NUMBER, "joules used; null: not measured"),                           \
         OUT_OR_NULL("cost", LS_API_NUMBER, "cost of the allocated device-hours; null: no price is set"),     \
         OUT_OR_NULL("idle_cost", LS_API_NUMBER, "cost of the idle device-hours; null: no price is set"),     \
-        OUT_OR_NULL("lost_cost", LS_API_NUMBER, "cost of the lost device-hours; null: no price is set")
+        OUT_OR_NULL("lost_cost", LS_API_NUMBER, "cost of the lost device-hours; null: no price is set"),     \
+        OUT("stored_bytes", LS_API_INTEGER, "what the folders of training runs hold, as of their ends"),     \
+        OUT("sent_bytes", LS_API_INTEGER, "what training runs have sent to mirrors"),                        \
+        OUT_OR_NULL("storage_cost", LS_API_NUMBER, "of what is stored, for a month; null: no price"),        \
+        OUT_OR_NULL("egress_cost", LS_API_NUMBER, "of what was sent; null: no price")
 
 /* Not with since or user. */
 #define MONTH_ROWS                                                                                           \
@@ -396,8 +400,7 @@ static const ls_api_field sweep_out[] = {
     OUT("jobs", LS_API_INTEGERS, "numbers of the sweep's jobs"),
 };
 static const ls_api_field sweeps_out[] = {
-    OUT("sweeps", LS_API_OBJECTS,
-        "the caller's sweeps in order, each as /v1/jobs/{job}/sweep shows it, without trials"),
+    OUT("sweeps", LS_API_OBJECTS, "the caller's, each as /v1/jobs/{job}/sweep shows it, without trials"),
 };
 static const ls_api_field sweep_of_out[] = {
     OUT("sweep", LS_API_STRING, "name of the sweep"),
@@ -413,12 +416,9 @@ static const ls_api_field sweep_of_out[] = {
     OUT("steps", LS_API_INTEGER, "steps that its jobs have been allowed so far"),
     OUT("full_steps", LS_API_INTEGER, "steps of all jobs if none were stopped"),
     OUT("states", LS_API_OBJECT, "number of jobs that are active, paused, stopped, finished, failed"),
-    OUT_OR_NULL("best", LS_API_OBJECT,
-                "{job, step, result, second, lead, lead_step}: the best job and its lead; null: none"),
-    OUT("trials", LS_API_OBJECTS,
-        "its jobs: {job, trial, state, step, result, results, set, values, why}; values: what sets it apart"),
-    OUT_OR_NULL("noise", LS_API_OBJECT,
-                "{deviation, step, seeds}: how results differ between seeds; null: there is one"),
+    OUT_OR_NULL("best", LS_API_OBJECT, "{job, step, result, second, lead, lead_step}; null: none yet"),
+    OUT("trials", LS_API_OBJECTS, "{job, trial, state, step, result, results, set, values, why} of each job"),
+    OUT_OR_NULL("noise", LS_API_OBJECT, "{deviation, step, seeds}: between seeds; null: there is one"),
 };
 static const ls_api_field blockers[] = {
     OUT("job", LS_API_INTEGER, "number of the job"),
@@ -587,8 +587,7 @@ static const ls_api_field usage_out[] = {
     OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
     OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
     OUT_OR_NULL("machine", LS_API_OBJECT, "{energy_j, free_energy_j} in joules; null: not measured"),
-    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER,
-                "price of one device for one hour; null: no price is set"),
+    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER, "price of a device-hour; null: no price is set"),
     OUT("currency", LS_API_STRING, "currency of the price"),
     OUT("foresight", LS_API_OBJECT, "how accurate predicted starts and ends were"),
 };

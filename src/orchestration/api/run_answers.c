@@ -424,8 +424,8 @@ static void take_page_events(ls_api_exchange *exchange, const ls_user_file_answe
 
 static void answer_job_page(ls_api_exchange *exchange)
 {
-    /* `why` fails for a job that does not wait, and the sweep for one that is in none: they are then
-     * left out. */
+    /* `why` fails for a job that does not wait, and the sweep for one that is in none: they are
+     * left out then. */
     const size_t asked = exchange->ask_count;
     exchange->ask_count = 2;
     const bool is_well = ls_api_exchange_is_well(exchange);

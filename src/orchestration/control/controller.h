@@ -222,7 +222,8 @@ typedef struct ls_controller_calls {
     /* A job that is no longer in memory; the controller destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
     /* Sums over the jobs that ended at since_s or later: an array of {"account", "user", "jobs",
-     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds, and "energy" in millijoules.
+     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds, "energy" in millijoules, and
+     * "stored" and "sent" in bytes.
      * NULL: it cannot be read. */
     json_t *(*used)(void *context, double since_s);
     /* The number of the user's job with that key, of those that are no longer in memory; 0: none.
@@ -235,6 +236,8 @@ typedef struct ls_controller_calls {
 } ls_controller_calls;
 
 typedef struct ls_controller_settings {
+    /* of a GB: for a month, and sent; 0: not known */
+    double storage_price, egress_price;
     const char *order; /* "fair", "fifo", ...: a policy of `simulate` */
     bool preempt;
     uint32_t reservations; /* jobs at the head of the queue that get a reserved start */

@@ -277,7 +277,7 @@ const char *ls_sweep_metric(const ls_sweep *sweep);
 /* The sweep that a job belongs to; NULL: none. */
 ls_sweep *ls_sweeps_find(const ls_controller *c, uint64_t job);
 /* Whether a new job can be one of a sweep whose first job is `first`. Errors: LS_ERR_INVALID. */
-LS_MUST_CHECK ls_status ls_sweeps_check(const ls_controller *c, const ls_job *first, const ls_job *job);
+LS_MUST_CHECK ls_status ls_sweeps_check(const ls_job *first, const ls_job *job);
 /* The last `count` jobs, which were just entered, become a sweep. */
 void ls_sweeps_begin(ls_controller *c, const ls_caller *caller, uint32_t count);
 /* Decides which of their jobs go on, as far as that can be said now. To be called in each turn. */
@@ -383,6 +383,8 @@ json_t *ls_foresight_summary(const ls_controller *c);
 typedef struct ls_usage {
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
     uint64_t energy_mj;
+    /* what folders of runs hold, as of the end of their last starts; what was sent to mirrors */
+    uint64_t stored_bytes, sent_bytes;
 } ls_usage;
 
 /* The usage of a job up to now, the current state included. */
@@ -396,11 +398,15 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, const ls_engine_report
 /* The devices of a job, and since when they are not booked, by the clock of the queue; false: it
  * has none. */
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);
+/* The folder of the job's run was measured: it counts for this job, and for no earlier one that
+ * trained in it. */
+void ls_usage_stored(ls_controller *c, const ls_entry *entry);
 /* Books energy that the engine reports of a job; entry NULL: of no job. */
 void ls_usage_energy(ls_controller *c, ls_entry *entry, uint64_t energy_mj);
 /* Adds one usage to a sum. */
 void ls_usage_add(ls_usage *sum, const ls_usage *more);
-/* The usage of an account up to now, its running jobs included. */
+/* The usage of an account up to now, its running jobs included; of what is stored and sent, that of
+ * the jobs in memory. */
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account);
 
 /* ---- money.c ---- */

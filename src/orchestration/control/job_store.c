@@ -495,7 +495,8 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
     LS_TRY(ls_statement_prepare(store->database,
                                 "SELECT account, user, COUNT(*), TOTAL(record->>'allocated'),"
                                 " TOTAL(record->>'idle'), TOTAL(record->>'waiting'), TOTAL(record->>'lost'),"
-                                " TOTAL(record->>'energy')"
+                                " TOTAL(record->>'energy'), TOTAL(record->>'$.result.stored_bytes'),"
+                                " TOTAL(record->>'$.result.sent_bytes')"
                                 " FROM jobs WHERE ended=1 AND COALESCE(record->>'ended_s', 0)>=?1"
                                 " GROUP BY account, user ORDER BY account, user",
                                 &row));
@@ -503,14 +504,15 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
     json_t *rows = json_array();
     ls_status status;
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "account",
-                                              ls_statement_text(row, 0), "user", ls_statement_text(row, 1),
-                                              "jobs", (json_int_t)ls_statement_i64(row, 2), "allocated",
-                                              (json_int_t)ls_statement_f64(row, 3), "idle",
-                                              (json_int_t)ls_statement_f64(row, 4), "waiting",
-                                              (json_int_t)ls_statement_f64(row, 5), "lost",
-                                              (json_int_t)ls_statement_f64(row, 6), "energy",
-                                              (json_int_t)ls_statement_f64(row, 7)));
+        json_array_append_new(
+            rows,
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "account",
+                      ls_statement_text(row, 0), "user", ls_statement_text(row, 1), "jobs",
+                      (json_int_t)ls_statement_i64(row, 2), "allocated", (json_int_t)ls_statement_f64(row, 3),
+                      "idle", (json_int_t)ls_statement_f64(row, 4), "waiting",
+                      (json_int_t)ls_statement_f64(row, 5), "lost", (json_int_t)ls_statement_f64(row, 6),
+                      "energy", (json_int_t)ls_statement_f64(row, 7), "stored",
+                      (json_int_t)ls_statement_f64(row, 8), "sent", (json_int_t)ls_statement_f64(row, 9)));
     }
     ls_statement_finish(row);
     if (status != LS_OK) {

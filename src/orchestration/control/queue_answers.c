@@ -16,14 +16,23 @@ static json_t *money(const ls_controller *c, uint64_t device_ms)
                                                 : json_null();
 }
 
+/* price: of a GB; 0: not known. */
+static json_t *of_bytes(uint64_t bytes, double price)
+{
+    return price > 0.0 ? json_real(1e-9 * (double)bytes * price) : json_null();
+}
+
 json_t *ls_answers_usage_json(const ls_controller *c, ls_usage usage)
 {
     json_t *energy = usage.energy_mj > 0 ? json_real(1e-3 * (double)usage.energy_mj) : json_null();
-    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "energy_j", energy, "allocated_h",
-                     hours(usage.allocated_device_ms), "idle_h", hours(usage.idle_device_ms), "waiting_h",
-                     hours(usage.waiting_device_ms), "lost_h", hours(usage.lost_device_ms), "cost",
-                     money(c, usage.allocated_device_ms), "idle_cost", money(c, usage.idle_device_ms),
-                     "lost_cost", money(c, usage.lost_device_ms));
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "energy_j", energy,
+                     "allocated_h", hours(usage.allocated_device_ms), "idle_h", hours(usage.idle_device_ms),
+                     "waiting_h", hours(usage.waiting_device_ms), "lost_h", hours(usage.lost_device_ms),
+                     "cost", money(c, usage.allocated_device_ms), "idle_cost", money(c, usage.idle_device_ms),
+                     "lost_cost", money(c, usage.lost_device_ms), "stored_bytes",
+                     (json_int_t)usage.stored_bytes, "sent_bytes", (json_int_t)usage.sent_bytes,
+                     "storage_cost", of_bytes(usage.stored_bytes, c->settings.storage_price), "egress_cost",
+                     of_bytes(usage.sent_bytes, c->settings.egress_price));
 }
 
 /* ---- nodes ---- */
@@ -217,6 +226,8 @@ static void add_live_jobs(const ls_controller *c, json_t *rows)
         add_to(row, "waiting", (json_int_t)usage.waiting_device_ms);
         add_to(row, "lost", (json_int_t)usage.lost_device_ms);
         add_to(row, "energy", (json_int_t)usage.energy_mj);
+        add_to(row, "stored", (json_int_t)usage.stored_bytes);
+        add_to(row, "sent", (json_int_t)usage.sent_bytes);
     }
 }
 
@@ -232,8 +243,9 @@ static json_t *finished_rows(const ls_controller *c, const json_t *rows, const c
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         const char *of = json_string_value(json_object_get(row, "user"));
-        const ls_usage usage = {sum_of(row, "allocated"), sum_of(row, "idle"), sum_of(row, "waiting"),
-                                sum_of(row, "lost"), sum_of(row, "energy")};
+        const ls_usage usage = {sum_of(row, "allocated"), sum_of(row, "idle"),   sum_of(row, "waiting"),
+                                sum_of(row, "lost"),      sum_of(row, "energy"), sum_of(row, "stored"),
+                                sum_of(row, "sent")};
         if (user && strcmp(of, user) != 0) {
             continue;
         }

@@ -296,7 +296,7 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
 {
     ls_job *job = entry->job;
     uint64_t after[LS_JOB_AFTER_MAX], doomed = 0;
-    if (job->handed_over || job->held) {
+    if (job->handed_over || ls_job_is_kept(job)) {
         return;
     }
     if (ls_queue_after(c, job, after, &doomed) > 0) {
@@ -578,7 +578,10 @@ static void has_ended(ls_controller *c, ls_entry *entry, const ls_engine_report 
     job->exit_code = report->exit_code;
     ls_usage_energy(c, entry, report->energy_mj);
     if (report->result.step > 0) {
+        const uint64_t sent_bytes = job->result.sent_bytes + report->result.sent_bytes;
         job->result = report->result;
+        job->result.sent_bytes = sent_bytes;
+        ls_usage_stored(c, entry);
     }
     if (ls_money_has_capped(c, entry, report)) {
         wait_again(c, entry, LS_CAUSE_BUDGET, report->exit_code != 75, NULL);

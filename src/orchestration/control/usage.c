@@ -235,6 +235,20 @@ void ls_usage_add(ls_usage *sum, const ls_usage *more)
     sum->waiting_device_ms += more->waiting_device_ms;
     sum->lost_device_ms += more->lost_device_ms;
     sum->energy_mj += more->energy_mj;
+    sum->stored_bytes += more->stored_bytes;
+    sum->sent_bytes += more->sent_bytes;
+}
+
+void ls_usage_stored(ls_controller *c, const ls_entry *entry)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        ls_entry *other = c->entries[i];
+        if (other != entry && other->job->result.stored_bytes > 0 &&
+            strcmp(other->job->run_dir, entry->job->run_dir) == 0) {
+            other->job->result.stored_bytes = 0;
+            ls_controller_touch(c, other);
+        }
+    }
 }
 
 /* ---- until now ---- */
@@ -253,7 +267,8 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
     ls_usage usage = {job->allocated_device_ms, job->idle_device_ms, job->waiting_device_ms,
-                      job->lost_device_ms, job->energy_mj};
+                      job->lost_device_ms,      job->energy_mj,      job->result.stored_bytes,
+                      job->result.sent_bytes};
     uint32_t devices = 0;
     double booked_s = 0.0;
     if (ls_usage_unbooked(c, job, &devices, &booked_s)) {
@@ -266,11 +281,21 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account)
 {
-    ls_usage sum = {account->allocated_device_ms, account->idle_device_ms, account->waiting_device_ms,
-                    account->lost_device_ms, account->energy_mj};
+    ls_usage sum = {account->allocated_device_ms,
+                    account->idle_device_ms,
+                    account->waiting_device_ms,
+                    account->lost_device_ms,
+                    account->energy_mj,
+                    0,
+                    0};
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
-        if (ls_job_state_is_final(job->state) || strcmp(job->account, account->name) != 0) {
+        if (strcmp(job->account, account->name) != 0) {
+            continue;
+        }
+        sum.stored_bytes += job->result.stored_bytes;
+        sum.sent_bytes += job->result.sent_bytes;
+        if (ls_job_state_is_final(job->state)) {
             continue;
         }
         const ls_usage now = ls_usage_of_job(c, c->entries[i]);

@@ -37,7 +37,7 @@ typedef struct ls_daemon_settings {
     const char *webhook, *webhook_secret, *sendmail;
     int webhook_format; /* an ls_webhook_format */
     ls_option_strings mail;
-    double price;
+    double price, storage_price, egress_price;
     const char *currency;
     int strict_accounts; /* index into auto, false, own, true */
     uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max, jobs_kept;

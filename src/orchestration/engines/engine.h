@@ -45,8 +45,8 @@ typedef enum ls_engine_report_kind {
     LS_ENGINE_SAVED,
     /* a training run: it is at `step` of `steps`, with `left_s` to go on its devices, if known */
     LS_ENGINE_PROGRESS,
-    /* how busy its devices were since the last such report: busy_permille; and energy_mj. time_s: when
-     * its terminal was last typed into; 0: never, or it has none */
+    /* how busy its devices were since the last such report: busy_permille; and energy_mj. time_s:
+     * when its terminal was last typed into; 0: never, or it has none */
     LS_ENGINE_ACTIVITY,
     /* it tells of something itself: alert, text */
     LS_ENGINE_ALERT,

@@ -212,6 +212,8 @@ typedef struct ls_job_foresight {
 typedef struct ls_job_result {
     uint64_t step;         /* 0: not known */
     double loss, val_loss; /* mean of the last steps, at most 20; of `step`. NaN: not known */
+    /* what its folder held at the end; what was sent to its mirror, in the job by all starts */
+    uint64_t stored_bytes, sent_bytes;
 } ls_job_result;
 
 typedef struct ls_job {

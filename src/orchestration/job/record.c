@@ -87,8 +87,10 @@ static json_t *number_or_null(double value)
 json_t *ls_job_result_json(const ls_job_result *result)
 {
     return result->step > 0
-               ? json_pack("{s:I, s:o, s:o}", "step", (json_int_t)result->step, "loss",
-                           number_or_null(result->loss), "val_loss", number_or_null(result->val_loss))
+               ? json_pack("{s:I, s:o, s:o, s:I, s:I}", "step", (json_int_t)result->step, "loss",
+                           number_or_null(result->loss), "val_loss", number_or_null(result->val_loss),
+                           "stored_bytes", (json_int_t)result->stored_bytes, "sent_bytes",
+                           (json_int_t)result->sent_bytes)
                : NULL;
 }
 
@@ -210,11 +212,18 @@ static void read_plan(reader *r, ls_job_plan *plan)
     snprintf(plan->source, sizeof plan->source, "%s", source ? source : "");
 }
 
+static uint64_t count_of(const json_t *object, const char *key)
+{
+    const json_int_t count = json_integer_value(json_object_get(object, key));
+    return count > 0 ? (uint64_t)count : 0;
+}
+
 ls_job_result ls_job_result_read(const json_t *object)
 {
     const json_t *loss = json_object_get(object, "loss"), *val_loss = json_object_get(object, "val_loss");
-    const json_int_t step = json_integer_value(json_object_get(object, "step"));
-    return (ls_job_result){.step = step > 0 ? (uint64_t)step : 0,
+    return (ls_job_result){.step = count_of(object, "step"),
+                           .stored_bytes = count_of(object, "stored_bytes"),
+                           .sent_bytes = count_of(object, "sent_bytes"),
                            .loss = json_is_number(loss) ? json_number_value(loss) : NAN,
                            .val_loss = json_is_number(val_loss) ? json_number_value(val_loss) : NAN};
 }

@@ -26,7 +26,7 @@ void ls_page_set_integer(ls_values *values, const json_t *object, const char *ke
 /* A job's state and the class of its badge's colour. */
 const char *ls_page_state_look(const char *state);
 
-/* A sweep as web/sweep.html shows it: an item of the list "sweeps", with its jobs if it has them. */
+/* A sweep as web/sweep.html shows it: an item of the list "sweeps", with its jobs if known. */
 void ls_page_add_sweep(const json_t *sweep, ls_values *page);
 
 bool ls_page_is_waiting(const char *state);

@@ -95,14 +95,14 @@ printf 'idle: {look: 200ms, interactive: 2s}\n' >"$LOCKSTEP_HOME/config.yaml"
 expect 0 "$LOCKSTEP" reload
 expect 0 in_terminal enter "$LOCKSTEP" submit --pty -- sh -c 'echo ready; read x; $x'
 prints "gave its devices back" "Enter in its terminal, or 'lockstep release" "exit 1" "the program ended with exit code 3"
-printf 'name: trains\njob: {image: tiny}\n' >trains.yaml
-expect 2 "$LOCKSTEP" submit trains.yaml --set 'job.image=""' --set job.interactive=true
+printf 'name: trains\n' >trains.yaml
+expect 2 "$LOCKSTEP" submit trains.yaml --set job.interactive=true
 says "job.interactive is for a program"
 
 # Containers: what is missing is named; where podman works, ranks run in one.
 expect 2 "$LOCKSTEP" submit hello.yaml --set 'job.image_options=[--privileged]'
 says "job.image_options needs job.image"
-expect 2 "$LOCKSTEP" submit trains.yaml
+expect 2 "$LOCKSTEP" submit trains.yaml --set job.image=tiny
 says "a training job does not run in a container"
 expect 0 "$LOCKSTEP" submit hello.yaml --set job.image=tiny --env "PATH=$scratch"
 expect 1 "$LOCKSTEP" wait 8

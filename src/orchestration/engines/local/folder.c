@@ -132,7 +132,7 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
         strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
         (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max, "image", job->spec.image,
         "image_options", strings(&job->spec.image_options), "price", job->price_usd, "spent",
-        ls_job_spent_usd(job), "run_dir", job->spec.group[0] ? job->run_dir : "", "energy_part",
+        ls_job_spent_usd(job), "run_dir", trains ? job->run_dir : "", "energy_part",
         fmin(1.0, (double)job->ranks_now / machine->node.devices));
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID,

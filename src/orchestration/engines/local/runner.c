@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orchestration/engines/local/local_internal.h"
 #include "orchestration/engines/local/runner_internal.h"
+#include "orchestration/engines/run_result.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -363,6 +364,7 @@ static ls_status run_job(ls_local_job *job, int signals)
 {
     ls_ticket_exit end;
     ending e = {.first = -1};
+    const double begun_s = ls_clock_wall_s();
     ls_status status = ls_local_job_read(job);
     if (status == LS_OK) {
         status = ls_local_ranks_start(job);
@@ -373,7 +375,7 @@ static ls_status run_job(ls_local_job *job, int signals)
         wait_for_ranks(job, signals, &e);
         drain(job);
         end = verdict(job, &e);
-        end.result = ls_local_run_result(job->run_dir);
+        end.result = ls_run_result_read(job->run_dir, begun_s);
     } else {
         could_not_start(job, &end);
     }

@@ -6,7 +6,6 @@
  *   ranks.c       environment, start, output of ranks
  *   container.c   ranks in a container
  *   job_log.c     logs, which have a largest size
- *   run_result.c  how good a training run was
  *   last_words.c  what they printed last when they failed
  */
 #ifndef LS_ORCHESTRATION_ENGINES_LOCAL_RUNNER_INTERNAL_H
@@ -94,11 +93,6 @@ void ls_local_rank_close(ls_local_job *job, uint32_t index);
  * LS_ERR_INVALID: there is no such tool. */
 LS_MUST_CHECK ls_status ls_local_container_words(ls_local_job *job, char *const *variables, const char *image,
                                                  const char ***argv_out);
-
-/* ---- run_result.c ---- */
-
-/* What the last lines of the run's metrics.jsonl say. */
-ls_job_result ls_local_run_result(const char *run_dir);
 
 /* ---- last_words.c ---- */
 
