@@ -155,7 +155,7 @@ extern const ls_command ls_command_up, ls_command_down, ls_command_submit, ls_co
     ls_command_resume, ls_command_drain, ls_command_undrain, ls_command_reload, ls_command_maintenance,
     ls_command_resize, ls_command_top, ls_command_nodes, ls_command_accounts, ls_command_token,
     ls_command_usage, ls_command_simulate, ls_command_slurm_config, ls_command_runner,
-    ls_command_job_terminal;
+    ls_command_job_terminal, ls_command_run_result;
 /* cli/inspect */
 extern const ls_command ls_command_report, ls_command_diagnose, ls_command_trace, ls_command_replay,
     ls_command_view;

@@ -105,6 +105,7 @@ const ls_command_entry ls_command_list[] = {
     {NULL, &ls_command_rank, false},
     {NULL, &ls_command_runner, false},
     {NULL, &ls_command_job_terminal, false},
+    {NULL, &ls_command_run_result, false},
     {NULL, &ls_command_manual, false},
 };
 const size_t ls_command_list_count = sizeof ls_command_list / sizeof ls_command_list[0];

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* runner: started by the daemon for each start of a job. */
 #include "orchestration/engines/local/runner.h"
+#include "base/json.h"
 #include "cli/command.h"
+#include "orchestration/engines/run_result.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,4 +83,30 @@ const ls_command ls_command_runner = {
     .hidden = true,
     LS_SETTINGS(runner_settings, runner_options),
     .run = run_runner,
+};
+
+/* ---- run-result ---- */
+
+static ls_status run_run_result(const ls_invocation *invocation)
+{
+    const ls_job_result result = ls_run_result_read(invocation->words[0], strtod(invocation->words[1], NULL));
+    json_t *json = ls_job_result_json(&result);
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    printf("%s\n", text ? text : "{}");
+    free(text);
+    json_decref(json);
+    return LS_OK;
+}
+
+static const ls_option_table no_options;
+
+const ls_command ls_command_run_result = {
+    .name = "run-result",
+    LS_WORDS("RUN SINCE", 2, 2),
+    .summary = "print what a start of a training run came to",
+    .details = "Called at the end of the batch script of a job on Slurm. SINCE: when the start\n"
+               "began, in seconds since 1970.",
+    .hidden = true,
+    .options = &no_options,
+    .run = run_run_result,
 };

@@ -459,7 +459,7 @@ ls_answer ls_submit_sweep(ls_controller *c, const ls_caller *caller, const json_
     for (uint64_t i = 0; i < s.samples; i++) {
         ls_job *job = NULL;
         ls_answer answer = submit(c, caller, point_request(arguments, &s, i, group, running_max), true, &job);
-        if (job && ls_sweeps_check(c, ls_controller_job(c, first), job) != LS_OK) {
+        if (job && ls_sweeps_check(ls_controller_job(c, first), job) != LS_OK) {
             answer = ls_answer_error(LS_ERR_INVALID);
             job = NULL;
         }

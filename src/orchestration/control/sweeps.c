@@ -44,15 +44,11 @@ static bool is_same(const ls_run_asha *a, const ls_run_asha *b)
            a->budget_steps == b->budget_steps;
 }
 
-ls_status ls_sweeps_check(const ls_controller *c, const ls_job *first, const ls_job *job)
+ls_status ls_sweeps_check(const ls_job *first, const ls_job *job)
 {
     const uint64_t rung = job->spec.asha.first, steps = job->spec.steps;
     if (rung == 0 && first->spec.asha.first == 0) {
         return LS_OK;
-    }
-    if (c->decides) {
-        return ls_fail(LS_ERR_INVALID, "asha.first works on this machine's own queue, and not with Slurm; "
-                                       "set it to 0 to train all jobs of the sweep to their end");
     }
     if (job->spec.command.count > 0 || steps == 0) {
         return ls_fail(LS_ERR_INVALID,
@@ -374,7 +370,9 @@ static void go_on(ls_controller *c, ls_sweep *sweep, const ls_asha_decision *dec
         return;
     }
     ls_controller_move(c, entry, LS_JOB_QUEUED, LS_CAUSE_SWEEP, ls_text_string(why));
-    if (entry->in_policy) {
+    if (c->decides) {
+        ls_transitions_hand_over(c, entry);
+    } else if (entry->in_policy) {
         LS_ASSERT(ls_policy_hold(c->policy, ls_controller_ms(c->time_s), job->id, false) == LS_OK);
     }
 }

@@ -206,10 +206,22 @@ static void sweep_refuses_bad_settings(void **state)
     assert_int_equal(json_array_size(json_object_get(w.answer, "sweeps")), 0);
 }
 
-static void sweep_needs_a_queue_that_decides_here(void **state)
+/* Slurm gets each part of a trial as a job of its own: a paused one is not handed over. */
+static void sweep_on_an_engine_that_decides(void **state)
 {
     (void)state;
-    refused(ASHA, "asha.first works on this machine's own queue");
+    assert_int_equal(sweep(ASHA), 201);
+    for (uint64_t id = 1; id <= 2; id++) {
+        assert_true(job(id)->handed_over);
+        report(id, (ls_engine_report){.kind = LS_ENGINE_STARTED});
+        reaches(id, 10, 5.0 - (double)id);
+    }
+    assert_state(1, HELD);
+    assert_true(job(1)->paused && !job(1)->handed_over);
+    assert_state(2, QUEUED);
+    assert_true(job(2)->handed_over);
+    assert_int_equal(job(2)->epoch, 2);
+    assert_int_equal(job(2)->stop_step, 20);
     assert_int_equal(sweep(""), 201);
 }
 
@@ -224,7 +236,7 @@ int main(void)
         CASE(sweep_keeps_what_users_say),
         CASE(sweep_needs_what_it_compares_by),
         CASE(sweep_refuses_bad_settings),
-        cmocka_unit_test_setup_teardown(sweep_needs_a_queue_that_decides_here, set_up_deciding, tear_down),
+        cmocka_unit_test_setup_teardown(sweep_on_an_engine_that_decides, set_up_deciding, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,18 +129,23 @@ void ls_slurm_drop_end(const ls_slurm_engine *self, const ls_slurm_entry *one)
 }
 
 bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
-                       double *time_out)
+                       double *time_out, ls_job_result *result_out)
 {
     ls_arena arena = {0};
-    char text[100];
-    int code = 0;
+    char text[512];
+    int code = 0, bytes = 0;
     double time_s = 0;
     const bool found = ls_job_file_read(end_path(&arena, self, one), O_RDONLY, text, sizeof text, NULL) > 0 &&
-                       sscanf(text, "%3d %lf", &code, &time_s) == 2 && code >= 0 && code <= 255;
+                       sscanf(text, "%3d %lf%n", &code, &time_s, &bytes) == 2 && code >= 0 && code <= 255;
     ls_arena_release(&arena);
     if (found) {
         *code_out = code;
         *time_out = time_s;
+    }
+    if (found && result_out) {
+        json_t *result = json_loads(text + bytes, 0, NULL);
+        *result_out = ls_job_result_read(result);
+        json_decref(result);
     }
     return found;
 }

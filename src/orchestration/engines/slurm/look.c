@@ -30,7 +30,7 @@ static void tell_end(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm_
     if (row->state == LS_SLURM_CANCELLED) { /* Slurm reports 0 for jobs that it ended itself */
         report.exit_code = 128 + SIGTERM;
     }
-    const bool is_said = ls_slurm_read_end(self, one, &report.exit_code, &report.time_s);
+    const bool is_said = ls_slurm_read_end(self, one, &report.exit_code, &report.time_s, &report.result);
     if (one->is_stopping && (report.exit_code == SIGTERM || report.exit_code == SIGKILL)) {
         /* srun exits with 15 or 143, unpredictably, when its tasks are ended by TERM */
         report.exit_code += 128;
@@ -75,7 +75,7 @@ static void was_requeued(ls_slurm_engine *self, ls_slurm_entry *one, const ls_sl
 {
     int code = 0;
     double ended_s = 0;
-    const bool is_over = ls_slurm_read_end(self, one, &code, &ended_s) && is_time_over(one, ended_s);
+    const bool is_over = ls_slurm_read_end(self, one, &code, &ended_s, NULL) && is_time_over(one, ended_s);
     if (one->is_stopping || is_over) { /* the controller decides whether and when it continues */
         ls_slurm_cancel(self, one->ref);
         tell_end(self, one, row);
@@ -128,7 +128,7 @@ static void end_if_said(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slu
 {
     int code = 0;
     double time_s = 0;
-    if (ls_slurm_read_end(self, one, &code, &time_s) && code != 75 && code < 128) {
+    if (ls_slurm_read_end(self, one, &code, &time_s, NULL) && code != 75 && code < 128) {
         has_begun(self, one, row);
         tell_end(self, one, row);
     }
@@ -179,7 +179,7 @@ static void take_absence(ls_slurm_engine *self, ls_slurm_entry *one)
 {
     int code = 0;
     double time_s = 0;
-    const bool is_said = ls_slurm_read_end(self, one, &code, &time_s);
+    const bool is_said = ls_slurm_read_end(self, one, &code, &time_s, NULL);
     if (++one->missed < LS_SLURM_MISSED_MAX && !is_said) {
         return;
     }

@@ -210,12 +210,13 @@ static const char *step_lines(ls_arena *arena, const ls_job *job, const ls_slurm
         {"RANKS_PER_NODE", number(arena, shape->ranks_per_node)},
         {"NODES", number(arena, shape->nodes)},
         {"RUN_DIR", quoted(arena, is_command ? "" : job->run_dir)},
+        {"STOP", job->stop_step > 0 ? ls_arena_printf(arena, "--steps %" PRIu64, job->stop_step) : ""},
         {"SETTINGS", settings_words(arena, &job->spec)},
         {"COMMAND", command_words(arena, &job->spec.command)},
         {"ON_LOSS", can_shrink ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=1"},
     };
-    blanks[7] = (blank){"MEETING_POINT", filled(arena, "meeting-point", blanks)};
-    blanks[8] = (blank){"TRAIN", filled(arena, "train", blanks)};
+    blanks[8] = (blank){"MEETING_POINT", filled(arena, "meeting-point", blanks)};
+    blanks[9] = (blank){"TRAIN", filled(arena, "train", blanks)};
     return filled(arena, is_command ? "command" : shape->nodes == 1 ? "one-node" : "many-nodes", blanks);
 }
 
@@ -225,6 +226,18 @@ static const char *money(ls_arena *arena, const ls_job *job)
     return job->price_usd > 0.0 ? ls_arena_printf(arena, "export LOCKSTEP_PRICE=%.9g LOCKSTEP_SPENT=%.9g",
                                                   job->price_usd, ls_job_spent_usd(job))
                                 : "";
+}
+
+/* A training run tells at its end what it came to. */
+static const char *result(ls_arena *arena, const ls_job *job)
+{
+    return job->spec.command.count == 0
+               ? ls_arena_printf(
+                     arena,
+                     "    lockstep_result=$(\"$lockstep_program\" run-result %s \"$lockstep_begun\" "
+                     "2> /dev/null)",
+                     quoted(arena, job->run_dir))
+               : "";
 }
 
 void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slurm_shape *shape,
@@ -239,6 +252,7 @@ void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slur
         {"VARIABLES", exports(&arena, &job->spec.variables)},
         {"SLURM_CONF", conf ? ls_arena_printf(&arena, "export SLURM_CONF=%s", conf) : ""},
         {"MONEY", money(&arena, job)},
+        {"RESULT", result(&arena, job)},
         {"PROGRAM", quoted(&arena, site->program)},
         {"DIRECTORY", quoted(&arena, job->spec.directory)},
         {"UMASK", ls_arena_printf(&arena, "%03o", job->spec.umask)},

@@ -9,8 +9,9 @@
  *                                  script
  *   HOME/jobs/7/slurm-ref-1        "17_3 0 4": the job's number in Slurm, how often Slurm had
  *                                  requeued it when the epoch began, and the first job of its array
- *   HOME/jobs/7/slurm-end-17_3-0   "EXIT_CODE TIME" of that run, so that the result does not depend
- *                                  on how long Slurm remembers
+ *   HOME/jobs/7/slurm-end-17_3-0   "EXIT_CODE TIME RESULT" of that run, so that it does not depend
+ *                                  on how long Slurm remembers; RESULT: ls_job_result_json of a
+ *                                  training
  *
  * A training job on one node is one `lockstep train`; on several nodes, one srun starts `lockstep
  * train` on the first and `lockstep agent` on each of the others. Any other program is started once

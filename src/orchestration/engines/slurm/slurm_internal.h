@@ -100,9 +100,10 @@ bool ls_slurm_read_ref(const ls_slurm_engine *self, ls_slurm_entry *one);
 void ls_slurm_write_ref(const ls_slurm_engine *self, const ls_slurm_entry *one);
 /* Removes the file about its end: its run has not begun, so the file is about another one. */
 void ls_slurm_drop_end(const ls_slurm_engine *self, const ls_slurm_entry *one);
-/* How its run ended according to its script. false: the script has not written that. */
+/* How its run ended according to its script. false: the script has not written that. result_out: of
+ * a training run; NULL is allowed. */
 bool ls_slurm_read_end(const ls_slurm_engine *self, const ls_slurm_entry *one, int *code_out,
-                       double *time_out);
+                       double *time_out, ls_job_result *result_out);
 
 /* Starts a command whose answer only matters when it fails: it is logged, and ls_slurm_repeat
  * repeats the hold or release of that job. job 0: of no job. */
