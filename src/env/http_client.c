@@ -73,7 +73,8 @@ typedef struct transfer {
     ls_http_answer *answer;
     CURL *handle;
     bool is_too_long;
-    ls_status taken; /* what `take` returned */
+    uint64_t given;  /* bytes of the body that `give` gave */
+    ls_status taken; /* what `take` or `give` returned */
 } transfer;
 
 /* Copies the value of a header line if it has this name. */
@@ -131,9 +132,31 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
+static size_t give_body(char *data, size_t size, size_t count, void *context)
+{
+    transfer *t = context;
+    const uint64_t left = t->request->body_bytes - t->given;
+    const size_t bytes = left < size * count ? (size_t)left : size * count;
+    t->taken = bytes > 0 ? t->request->give(t->request->context, t->given, data, bytes) : LS_OK;
+    t->given += bytes;
+    return t->taken == LS_OK ? bytes : CURL_READFUNC_ABORT;
+}
+
+/* A kept connection that turns out to be closed: the body is sent once more. */
+static int seek_body(void *context, curl_off_t offset, int origin)
+{
+    ((transfer *)context)->given = (uint64_t)offset;
+    return origin == SEEK_SET ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_CANTSEEK;
+}
+
 static bool is_cancelled(const ls_http_request *request)
 {
     return request->cancel && atomic_load(request->cancel) != 0;
+}
+
+static bool has_body(const ls_http_request *request)
+{
+    return request->body || request->give;
 }
 
 static int look(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
@@ -153,10 +176,18 @@ static void set_up(CURL *handle, transfer *t, struct curl_slist *headers)
     if (strcmp(request->method, "HEAD") == 0) {
         curl.easy_setopt(handle, CURLOPT_NOBODY, 1L);
     }
-    if (request->body) {
+    if (has_body(request)) {
+        curl.easy_setopt(handle, CURLOPT_POST, 1L);
         curl.easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes);
-        curl.easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
         curl.easy_setopt(handle, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
+    }
+    if (request->give) {
+        curl.easy_setopt(handle, CURLOPT_READFUNCTION, give_body);
+        curl.easy_setopt(handle, CURLOPT_READDATA, t);
+        curl.easy_setopt(handle, CURLOPT_SEEKFUNCTION, seek_body);
+        curl.easy_setopt(handle, CURLOPT_SEEKDATA, t);
+    } else if (request->body) {
+        curl.easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
     }
     curl.easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1e3 * request->connect_timeout_s));
     curl.easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1e3 * request->timeout_s));
@@ -234,7 +265,7 @@ ls_status ls_http_do(const ls_http_request *request, ls_http_answer *answer_out)
     if (is_kept) {
         curl.easy_reset(handle);
     }
-    if (request->body) {
+    if (has_body(request)) {
         /* libcurl's own headers of a form */
         headers = curl.slist_append(curl.slist_append(headers, "Expect:"), "Content-Type:");
     }

@@ -37,6 +37,9 @@ typedef struct ls_http_request {
     const char *const *headers; /* "Name: value", ends with NULL; NULL: none */
     const void *body;           /* borrowed, sent without a Content-Type of its own; NULL: none */
     size_t body_bytes;
+    /* In place of `body`: gives bytes [offset, offset + bytes) of body_bytes. A status other than
+     * LS_OK ends the request with it. NULL: none. */
+    ls_status (*give)(void *context, uint64_t offset, void *data, size_t bytes);
     double connect_timeout_s, timeout_s; /* > 0; timeout_s is for the whole request */
     /* when it is not 0 the request is given up within a second; NULL: never */
     const _Atomic uint32_t *cancel;

@@ -189,6 +189,26 @@ static ls_status current_key(s3_store *s, ls_arena *arena, const char *time, ls_
     return status;
 }
 
+static ls_status hash_body(const ls_s3_call *call, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    enum { PIECE_BYTES = 64 << 10 };
+    ls_sha256 hash;
+    ls_status status = LS_OK;
+    if (!call->give) {
+        ls_sha256_hex(call->body_bytes ? call->body : "", call->body_bytes, hex_out);
+        return LS_OK;
+    }
+    unsigned char piece[PIECE_BYTES];
+    ls_sha256_init(&hash);
+    for (size_t at = 0; status == LS_OK && at < call->body_bytes; at += PIECE_BYTES) {
+        const size_t bytes = call->body_bytes - at < PIECE_BYTES ? call->body_bytes - at : PIECE_BYTES;
+        status = call->give(call->context, at, piece, bytes);
+        ls_sha256_update(&hash, piece, status == LS_OK ? bytes : 0);
+    }
+    ls_sha256_finish(&hash, hex_out);
+    return status;
+}
+
 /* The signed headers of a request as lines for libcurl. */
 static ls_status sign(s3_store *s, ls_arena *arena, const ls_s3_call *call, const char *path,
                       const char *query, const char **lines)
@@ -198,7 +218,7 @@ static ls_status sign(s3_store *s, ls_arena *arena, const ls_s3_call *call, cons
     const char *id = NULL, *token = NULL;
     ls_sigv4_time(ls_clock_wall_s(), time);
     LS_TRY(current_key(s, arena, time, &key, &id, &token));
-    ls_sha256_hex(call->body_bytes ? call->body : "", call->body_bytes, payload);
+    LS_TRY(hash_body(call, payload));
     ls_sigv4_header headers[LS_SIGV4_HEADERS_MAX] = {
         {"host", s->host}, {"x-amz-content-sha256", payload}, {"x-amz-date", time}};
     size_t count = 3;
@@ -258,6 +278,7 @@ static ls_status send_once(s3_store *s, const ls_s3_call *call, const char *path
                     : has_body       ? ""
                                      : NULL,
             .body_bytes = call->body_bytes,
+            .give = call->give,
             .wanted = wanted,
             .session = session};
         status = s->base.world->request(s->base.world->context, &request, answer);

@@ -16,6 +16,9 @@ typedef struct ls_s3_call {
     size_t header_count;            /* at most 4 */
     const void *body;               /* with body_bytes > 0 */
     size_t body_bytes;
+    /* In place of `body`: gives bytes [offset, offset + bytes) of it, as often as asked, so that a
+     * part of a file is never in memory as a whole. NULL: none. */
+    ls_status (*give)(void *context, uint64_t offset, void *data, size_t bytes);
     /* Takes the body of an answer 200 or 206. It is called again from the beginning when a request
      * is tried again: `begin` then resets it. Either may be NULL. */
     ls_status (*take)(void *context, const ls_http_answer *head, const void *data, size_t bytes);

@@ -45,37 +45,65 @@ typedef struct upload {
 
 /* ---- parts ---- */
 
-static bool md5_matches(const void *data, size_t bytes, const char *etag)
+/* Bytes of the file from `from` on: the body of a request. */
+typedef struct piece {
+    const upload *u;
+    uint64_t from;
+    size_t bytes;
+} piece;
+
+static ls_status give_piece(void *context, uint64_t offset, void *data, size_t bytes)
 {
-    unsigned char digest[EVP_MAX_MD_SIZE];
+    const piece *p = context;
+    return ls_file_pread_all(p->u->fd, p->u->path, data, bytes, p->from + offset);
+}
+
+/* Whether the bytes have this MD5. False if they can't be read: sending them tells why. */
+static bool md5_matches(const piece *p, const char *etag)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE], data[64 << 10];
     unsigned int count = 0;
     char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-    if (EVP_Digest(data, bytes, digest, &count, EVP_md5(), NULL) != 1) {
-        return false;
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    bool good = hash && EVP_DigestInit_ex(hash, EVP_md5(), NULL) == 1;
+    for (size_t at = 0; good && at < p->bytes; at += sizeof data) {
+        const size_t bytes = p->bytes - at < sizeof data ? p->bytes - at : sizeof data;
+        good = give_piece((void *)p, at, data, bytes) == LS_OK && EVP_DigestUpdate(hash, data, bytes) == 1;
     }
+    good = good && EVP_DigestFinal_ex(hash, digest, &count) == 1;
+    EVP_MD_CTX_free(hash);
     for (unsigned i = 0; i < count; i++) {
         snprintf(hex + 2 * (size_t)i, 3, "%02x", digest[i]);
     }
     const char *begin = etag + (etag[0] == '"');
-    return strncmp(begin, hex, strlen(hex)) == 0 && strcspn(begin, "\"") == strlen(hex);
+    return good && strncmp(begin, hex, strlen(hex)) == 0 && strcspn(begin, "\"") == strlen(hex);
 }
 
-static ls_status put_part(upload *u, uint64_t index, const void *data, size_t bytes)
+/* Sends the piece as the body of `call`, and adds its bytes to those sent. */
+static ls_status put_piece(upload *u, ls_s3_call call, piece *p, ls_http_answer *answer)
+{
+    call.method = "PUT";
+    call.key = u->key;
+    call.give = give_piece;
+    call.context = p;
+    call.body_bytes = p->bytes;
+    LS_TRY(answer ? ls_s3_do(u->store, &call, answer, NULL)
+                  : ls_fail(LS_ERR_MEMORY, "no memory for an answer of S3"));
+    atomic_fetch_add(&u->sent, p->bytes);
+    return LS_OK;
+}
+
+static ls_status put_part(upload *u, uint64_t index, piece *p)
 {
     char number[24];
     snprintf(number, sizeof number, "%" PRIu64, index + 1);
     ls_sigv4_header query[] = {{"partNumber", number}, {"uploadId", u->id}};
-    const ls_s3_call call = {
-        .method = "PUT", .key = u->key, .query = query, .query_count = 2, .body = data, .body_bytes = bytes};
     ls_http_answer *answer = calloc(1, sizeof *answer);
-    ls_status status = answer ? ls_s3_do(u->store, &call, answer, NULL)
-                              : ls_fail(LS_ERR_MEMORY, "no memory for an answer of S3");
+    ls_status status = put_piece(u, (ls_s3_call){.query = query, .query_count = 2}, p, answer);
     if (status == LS_OK && !answer->wanted[LS_S3_ETAG][0]) {
         status = ls_fail(LS_ERR_DATA, "the answer for part %s of %s has no ETag", number, u->key);
-    }
-    if (status == LS_OK) {
+    } else if (status == LS_OK) {
         snprintf(u->parts[index].etag, sizeof u->parts[index].etag, "%.79s", answer->wanted[LS_S3_ETAG]);
-        atomic_fetch_add(&u->sent, bytes);
     }
     free(answer);
     return status;
@@ -85,16 +113,9 @@ static ls_status do_part(void *context, uint64_t index)
 {
     upload *u = context;
     const uint64_t from = index * u->part_bytes, left = u->bytes - from;
-    const size_t bytes = (size_t)(left < u->part_bytes ? left : u->part_bytes);
-    void *data = malloc(bytes);
-    ls_status status = data ? ls_file_pread_all(u->fd, u->path, data, bytes, from)
-                            : ls_fail(LS_ERR_MEMORY, "no memory for a part of %s", u->path);
+    piece p = {u, from, (size_t)(left < u->part_bytes ? left : u->part_bytes)};
     const part *there = &u->parts[index];
-    if (status == LS_OK && !(there->bytes == bytes && md5_matches(data, bytes, there->etag))) {
-        status = put_part(u, index, data, bytes);
-    }
-    free(data);
-    return status;
+    return there->bytes == p.bytes && md5_matches(&p, there->etag) ? LS_OK : put_part(u, index, &p);
 }
 
 /* ---- what an earlier call left ---- */
@@ -250,24 +271,12 @@ static ls_status send_parts(upload *u, const char *sha256)
 
 static ls_status send_whole(upload *u, const char *sha256)
 {
-    void *data = malloc((size_t)u->bytes + 1);
-    ls_status status = data ? ls_file_pread_all(u->fd, u->path, data, (size_t)u->bytes, 0)
-                            : ls_fail(LS_ERR_MEMORY, "no memory for %s", u->path);
+    piece p = {u, 0, (size_t)u->bytes};
     const ls_sigv4_header header = {"x-amz-meta-sha256", sha256};
-    const ls_s3_call call = {.method = "PUT",
-                             .key = u->key,
-                             .headers = &header,
-                             .header_count = sha256 ? 1 : 0,
-                             .body = data,
-                             .body_bytes = (size_t)u->bytes};
     ls_http_answer *answer = calloc(1, sizeof *answer);
-    if (status == LS_OK) {
-        status =
-            answer ? ls_s3_do(u->store, &call, answer, NULL) : ls_fail(LS_ERR_MEMORY, "no memory for S3");
-    }
-    atomic_fetch_add(&u->sent, u->bytes);
+    const ls_status status =
+        put_piece(u, (ls_s3_call){.headers = &header, .header_count = sha256 ? 1 : 0}, &p, answer);
     free(answer);
-    free(data);
     return status;
 }
 

@@ -188,7 +188,11 @@ static inline sim_request sim_parse(const ls_http_request *request)
     r.body_bytes = request->body_bytes;
     r.body = malloc(r.body_bytes + 1);
     assert_non_null(r.body);
-    memcpy(r.body, request->body ? request->body : "", r.body_bytes);
+    if (request->give) {
+        assert_int_equal(request->give(request->context, 0, r.body, r.body_bytes), LS_OK);
+    } else {
+        memcpy(r.body, request->body ? request->body : "", r.body_bytes);
+    }
     return r;
 }
 
