@@ -8,6 +8,7 @@ region us-east-1. Read at each request, if they exist:
                   code N    cut BYTES (the answer ends early)    slow SECONDS    lost (done, but the connection closes without an answer)
                   range (another range than asked for)    late200 (an error in an answer with code 200)    skew    region    flip (a bit of the body)
                   short BYTES (a whole answer with so many bytes less)    twice (the body again after itself)    gone (there is no such bucket)
+                  again (the beginning of a list once more)
   FOLDER/kill     "N PID...": at the N-th request from now on, the processes named are killed, before the request is answered
   FOLDER/asked    one line per request: method path?query bytes range
 Also: POST / as STS (web identity), /latest/... as the metadata service of a cloud machine.
@@ -166,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Error(404, "NoSuchBucket")
         with lock:
             if not key:
-                return self.list_uploads(query) if "uploads" in query else self.list_objects(query)
+                return self.list_uploads(query) if "uploads" in query else self.list_objects(query, now)
             if "uploads" in query or "uploadId" in query:
                 return self.multipart(key, query, body)
             if self.command == "PUT":
@@ -223,7 +224,9 @@ class Handler(BaseHTTPRequestHandler):
             body += body
         self.answer(code, body, cut=int(now[1]) if now[:1] == ["cut"] else None, **headers)
 
-    def list_objects(self, query):
+    def list_objects(self, query, now):
+        if now[:1] == ["again"]:
+            query = {**query, "continuation-token": ""}
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         encode = lambda text: urllib.parse.quote(text, safe="/-._~") if query.get("encoding-type") else escape(text)
         names, folders = [], set()

@@ -242,13 +242,15 @@ static ls_status list_once(ls_blob_store *store, listing *l, const char *prefix,
         query[count++] = (ls_sigv4_header){"continuation-token", l->next};
     }
     const ls_s3_call call = {.method = "GET", .query = query, .query_count = count};
+    const char *before = l->next;
     l->is_truncated = false;
     l->next = NULL;
     LS_TRY(ls_s3_ask(store, &call, take_listed, l));
-    return l->is_truncated && !l->next
-               ? ls_fail(LS_ERR_DATA, "the list of s3://%s is truncated and has no continuation token",
-                         ls_s3_bucket(store))
-               : LS_OK;
+    if (l->is_truncated && (!l->next || (before && strcmp(before, l->next) == 0))) {
+        return ls_fail(LS_ERR_DATA, "the list of s3://%s is truncated and %s", ls_s3_bucket(store),
+                       l->next ? "repeats itself" : "has no continuation token");
+    }
+    return LS_OK;
 }
 
 static ls_status s3_list(ls_blob_store *store, ls_arena *arena, const char *prefix, bool recursive,

@@ -118,6 +118,10 @@ faults "GET a/big gone 99"
 expect 2 blob get s3://bucket/a/big none
 says "no bucket bucket"
 check "nothing appears of them" test ! -e none
+for i in 1 2 3 4; do expect 0 blob put small s3://bucket/list/$i; done
+faults "GET prefix=list again 99"
+expect 3 blob ls s3://bucket/list/
+says "is truncated and repeats itself"
 faults "HEAD a/small code 403" "GET a/small code 403"
 expect 1 blob get s3://bucket/a/small none
 says "lack the right to read it"
