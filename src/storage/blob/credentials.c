@@ -22,11 +22,6 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-void ls_aws_credentials_clear(ls_aws_credentials *credentials)
-{
-    explicit_bzero(credentials, sizeof *credentials);
-}
-
 /* Copies a part of the credentials. what: "the secret key". */
 static ls_status take(const char *value, const char *what, const char *source, char *out, size_t room)
 {

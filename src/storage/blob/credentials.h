@@ -30,7 +30,6 @@ typedef struct ls_aws_credentials {
 /* Errors: LS_ERR_INVALID when there are none, naming all places; LS_ERR_DATA, LS_ERR_IO,
  * LS_ERR_TIMEOUT, LS_ERR_FAILED for a place that is set up and does not give them. */
 LS_MUST_CHECK ls_status ls_aws_credentials_find(const char *region, ls_aws_credentials *credentials_out);
-void ls_aws_credentials_clear(ls_aws_credentials *credentials);
 
 /* The region of AWS_REGION, AWS_DEFAULT_REGION or the profile; "us-east-1" if none is set. Errors:
  * LS_ERR_INVALID for one that is too long or has other characters than a-z, 0-9 and '-'. */

@@ -71,7 +71,8 @@ void ls_sigv4_append_query(ls_text *text, ls_sigv4_header *pairs, size_t count)
 
 /* ---- signing ---- */
 
-void ls_sigv4_append_canonical(const ls_sigv4_request *request, ls_text *text, ls_text *names)
+/* Appends the canonical request, and the names of the signed headers, "host;x-amz-date". */
+static void append_canonical(const ls_sigv4_request *request, ls_text *text, ls_text *names)
 {
     ls_sigv4_header sorted[LS_SIGV4_HEADERS_MAX];
     LS_ASSERT(request->header_count <= LS_SIGV4_HEADERS_MAX);
@@ -91,7 +92,7 @@ void ls_sigv4_append_authorization(const ls_sigv4_request *request, const char *
     ls_text canonical = {0}, names = {0}, scope = {0}, to_sign = {0};
     char hex[LS_SHA256_HEX_BYTES];
     unsigned char signature[LS_SHA256_BYTES];
-    ls_sigv4_append_canonical(request, &canonical, &names);
+    append_canonical(request, &canonical, &names);
     ls_sha256_hex(canonical.data, canonical.bytes, hex);
     ls_text_printf(&scope, "%.8s/%s/%s/aws4_request", request->time, request->region, request->service);
     ls_text_printf(&to_sign, "AWS4-HMAC-SHA256\n%s\n%s\n%s", request->time, ls_text_string(&scope), hex);

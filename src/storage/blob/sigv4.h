@@ -50,9 +50,6 @@ void ls_sigv4_time(double seconds, char time_out[LS_SIGV4_TIME_BYTES]);
 void ls_sigv4_derive(const char *secret, const char *time, const char *region, const char *service,
                      ls_sigv4_key *key_out);
 
-/* Appends the canonical request, and the names of the signed headers, "host;x-amz-date". */
-void ls_sigv4_append_canonical(const ls_sigv4_request *request, ls_text *text, ls_text *names);
-
 /* Appends the value of the Authorization header. */
 void ls_sigv4_append_authorization(const ls_sigv4_request *request, const char *key_id,
                                    const ls_sigv4_key *key, ls_text *text);
