@@ -19,7 +19,6 @@ typedef struct item {
 
 struct ls_contamination {
     uint64_t ngram;
-    ls_arena arena;
     item *items;
     size_t item_count, item_capacity;
     /* Hashes of sequences, each with the number of its first record plus 1. */
@@ -129,12 +128,8 @@ static ls_status add_text_file(ls_contamination *c, const ls_corpus_file *file)
 
 static ls_status add_files(ls_contamination *c, const ls_step *step)
 {
-    ls_corpus_file *files;
-    size_t count;
-    const ls_corpus_query query = {.patterns = step->decontaminate.against.items,
-                                   .pattern_count = step->decontaminate.against.count};
-    LS_TRY(ls_corpus_expand(&c->arena, &query, &files, &count));
-    for (size_t i = 0; i < count; i++) {
+    ls_corpus_file *files = step->decontaminate.files;
+    for (size_t i = 0; i < step->decontaminate.file_count; i++) {
         ls_record_walk walk = {.on_record = add_record, .context = c};
         LS_TRY(files[i].kind == LS_CORPUS_TEXT ? add_text_file(c, &files[i])
                                                : ls_records_walk(&walk, &files[i], 1));
@@ -176,7 +171,6 @@ void ls_contamination_close(ls_contamination *c)
         free(c->items);
         free(c->grams.slots);
         free(c->filter);
-        ls_arena_release(&c->arena);
         free(c);
     }
 }

@@ -2,7 +2,6 @@
 #include "data/preparation/pipeline.h"
 
 #include "base/log.h"
-#include "base/yaml.h"
 #include "data/preparation/private_data.h"
 
 #include <errno.h>
@@ -108,7 +107,7 @@ static ls_status read_step(ls_arena *arena, const ls_document *doc, size_t index
     return check_step(step, place);
 }
 
-static ls_status read_document(ls_arena *arena, const ls_document *doc, ls_data_pipeline *pipeline)
+ls_status ls_data_pipeline_read(ls_arena *arena, const ls_document *doc, ls_data_pipeline *pipeline)
 {
     const json_t *list = json_object_get(doc->root, "steps");
     const size_t count = json_array_size(list);
@@ -149,6 +148,15 @@ static ls_status find_files(ls_arena *arena, ls_data_pipeline *pipeline)
                            pipeline->files[i].path);
         }
     }
+    for (size_t i = 1; i < pipeline->step_count; i++) {
+        ls_step *step = &pipeline->steps[i];
+        const ls_corpus_query against = {.patterns = step->decontaminate.against.items,
+                                         .pattern_count = step->decontaminate.against.count};
+        if (step->kind == LS_STEP_DECONTAMINATE) {
+            LS_TRY(ls_corpus_expand(arena, &against, &step->decontaminate.files,
+                                    &step->decontaminate.file_count));
+        }
+    }
     return LS_OK;
 }
 
@@ -157,33 +165,52 @@ void ls_data_pipeline_append_step(const ls_step *step, ls_text *text)
     ls_options_append_yaml(ls_step_table(step->kind), step, false, text);
 }
 
-static ls_status identify_file(const ls_corpus_file *file, ls_text *text)
+static ls_status identify_path(const char *path, ls_text *text)
 {
     struct stat at;
-    if (file->shard) {
-        ls_text_printf(text, "%s %llu %s\n", file->path, (unsigned long long)file->shard->bytes,
-                       file->shard->etag);
-        return LS_OK;
+    if (stat(path, &at) != 0) {
+        return ls_fail_errno(errno, "can't look at %s", path);
     }
-    if (stat(file->path, &at) != 0) {
-        return ls_fail_errno(errno, "can't look at %s", file->path);
-    }
-    ls_text_printf(text, "%s %lld %lld.%09ld\n", file->path, (long long)at.st_size,
-                   (long long)at.st_mtim.tv_sec, at.st_mtim.tv_nsec);
+    ls_text_printf(text, "%s %lld %lld.%09ld\n", path, (long long)at.st_size, (long long)at.st_mtim.tv_sec,
+                   at.st_mtim.tv_nsec);
     return LS_OK;
+}
+
+static ls_status identify_files(const ls_corpus_file *files, size_t count, ls_text *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        const ls_shard *shard = files[i].shard;
+        if (shard) {
+            ls_text_printf(text, "%s %llu %s\n", files[i].path, (unsigned long long)shard->bytes,
+                           shard->etag);
+        } else {
+            LS_TRY(identify_path(files[i].path, text));
+        }
+    }
+    return LS_OK;
+}
+
+/* The settings, and the files that they name. */
+static ls_status identify_step(const ls_step *step, ls_text *text)
+{
+    ls_data_pipeline_append_step(step, text);
+    if (step->kind == LS_STEP_LANGUAGE) {
+        return identify_path(step->language.model, text);
+    }
+    return identify_files(step->decontaminate.files, step->decontaminate.file_count, text);
 }
 
 static ls_status identify(ls_data_pipeline *pipeline)
 {
     ls_text text = {0};
     ls_status status = LS_OK;
-    ls_text_append(&text, "preparation 1\n");
+    ls_text_append(&text, "preparation 2\n");
     ls_options_append_yaml(&table, pipeline, false, &text);
-    for (size_t i = 1; i < pipeline->step_count; i++) {
-        ls_data_pipeline_append_step(&pipeline->steps[i], &text);
+    for (size_t i = 1; i < pipeline->step_count && status == LS_OK; i++) {
+        status = identify_step(&pipeline->steps[i], &text);
     }
-    for (size_t i = 0; i < pipeline->file_count && status == LS_OK; i++) {
-        status = identify_file(&pipeline->files[i], &text);
+    if (status == LS_OK) {
+        status = identify_files(pipeline->files, pipeline->file_count, &text);
     }
     ls_hash128_hex(ls_xxh3_128(text.data, text.bytes), pipeline->identity);
     ls_text_release(&text);
@@ -195,7 +222,7 @@ ls_status ls_data_pipeline_load(ls_arena *arena, const char *path, ls_data_pipel
     ls_document doc;
     ls_data_pipeline *pipeline = ls_arena_new(arena, ls_data_pipeline, 1);
     LS_TRY(ls_yaml_load(path, &doc));
-    ls_status status = read_document(arena, &doc, pipeline);
+    ls_status status = ls_data_pipeline_read(arena, &doc, pipeline);
     ls_document_release(&doc);
     status = status == LS_OK ? find_files(arena, pipeline) : status;
     LS_TRY(status);

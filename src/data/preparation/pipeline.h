@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/yaml.h"
 #include "data/corpus.h"
 #include "data/preparation/step.h"
 
@@ -37,7 +38,8 @@ typedef struct ls_data_pipeline {
     /* The files of `input`: each is a unit of work. */
     ls_corpus_file *files;
     size_t file_count;
-    /* Of the settings, and of path, size and modification time of each file. */
+    /* Of the settings, and of path, size and modification time of each file, evaluation files and
+     * models of languages included. */
     char identity[LS_HASH128_HEX_BYTES];
 } ls_data_pipeline;
 
@@ -50,6 +52,11 @@ typedef struct ls_data_pipeline {
  */
 LS_MUST_CHECK ls_status ls_data_pipeline_load(ls_arena *arena, const char *path,
                                               ls_data_pipeline **pipeline_out);
+
+/* The first part of it: the settings of a new pipeline from the file's tree, whose `steps` are
+ * taken away; its input is not looked up. */
+LS_MUST_CHECK ls_status ls_data_pipeline_read(ls_arena *arena, const ls_document *doc,
+                                              ls_data_pipeline *pipeline);
 
 /* Appends the settings of a step as YAML, one `key: value` in each line. */
 void ls_data_pipeline_append_step(const ls_step *step, ls_text *text);

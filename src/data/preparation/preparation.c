@@ -227,6 +227,69 @@ static ls_status do_pass(ls_preparation *p, const ls_pass *pass)
                                 : LS_OK;
 }
 
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static ls_status add_unit(ls_preparation *p, size_t unit, ls_shard_counts *counts, json_t *files)
+{
+    json_t *done = NULL;
+    const char *path = ls_preparation_done_path(p, unit);
+    LS_TRY(ls_json_load(path, 64 << 20, &done));
+    const bool is_whole = ls_shard_counts_from_json(done, p->pipeline, counts);
+    if (is_whole) {
+        json_array_append_new(files, json_pack("{s:O, s:O}", "input", json_object_get(done, "input"),
+                                               "output", json_object_get(done, "output")));
+    }
+    json_decref(done);
+    return is_whole ? LS_OK : ls_fail(LS_ERR_DATA, "%s is damaged: remove it and prepare again", path);
+}
+
+/* Adds to each step its settings and the documents that reach it. */
+static void complete_steps(const ls_data_pipeline *pipeline, uint64_t documents, json_t *steps)
+{
+    for (size_t i = 0; i < pipeline->step_count; i++) {
+        ls_text settings = {0};
+        json_t *step = json_array_get(steps, i);
+        ls_data_pipeline_append_step(&pipeline->steps[i], &settings);
+        json_object_set_new(step, "documents", json_integer((json_int_t)documents));
+        json_object_set_new(step, "settings", json_string(ls_text_string(&settings)));
+        ls_text_release(&settings);
+        documents -= (uint64_t)json_integer_value(json_object_get(step, "removed"));
+    }
+}
+
+/* Adds the counts of all files and writes DIR/report.json. */
+static ls_status write_report(ls_preparation *p)
+{
+    ls_shard_counts counts = {0};
+    json_t *files = json_array();
+    ls_status status = LS_OK;
+    for (size_t unit = 0; status == LS_OK && unit < p->pipeline->file_count; unit++) {
+        status = add_unit(p, unit, &counts, files);
+    }
+    json_t *report = ls_shard_counts_to_json(&counts, p->pipeline);
+    json_object_set_new(report, "version", json_integer(1));
+    json_object_set_new(report, "identity", json_string(p->pipeline->identity));
+    json_object_set_new(report, "files", files);
+    complete_steps(p->pipeline, counts.documents, json_object_get(report, "steps"));
+    status = status == LS_OK ? ls_json_save(report_path(&p->arena, p->options->folder), report) : status;
+    json_decref(report);
+    ls_shard_counts_release(&counts);
+    return status;
+}
+
+ls_status ls_preparation_report(const char *folder, json_t **report_out)
+{
+    ls_arena arena = {0};
+    const char *path = report_path(&arena, folder);
+    const ls_status status =
+        ls_path_exists(path)
+            ? ls_json_load(path, 256 << 20, report_out)
+            : ls_fail(LS_ERR_NOT_FOUND,
+                      "%s has no report.json: 'data prepare' has not finished in this folder", folder);
+    ls_arena_release(&arena);
+    return status;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The folder belongs to one pipeline and its input. */
@@ -243,8 +306,8 @@ static ls_status claim_folder(ls_preparation *p)
         json_decref(report);
         return is_ours ? LS_OK
                        : ls_fail(LS_ERR_INVALID,
-                                 "%s was made by another pipeline or from other input: name another folder, "
-                                 "or remove it",
+                                 "%s was made by another pipeline, or its input, evaluation files or models "
+                                 "have changed since: name another folder, or remove it",
                                  folder);
     }
     LS_TRY(ls_dir_create(p->work));
@@ -258,8 +321,8 @@ static ls_status claim_folder(ls_preparation *p)
                ? LS_OK
                : ls_fail(
                      LS_ERR_INVALID,
-                     "%s holds an unfinished preparation by another pipeline or of other input: name another "
-                     "folder, or remove it",
+                     "%s holds an unfinished preparation by another pipeline, or its input, evaluation files "
+                     "or models have changed since: name another folder, or remove it",
                      folder);
 }
 
@@ -288,7 +351,7 @@ static ls_status run_finish(ls_preparation *p, const ls_pass *pass, size_t unit)
     (void)unit;
     LS_TRY(sweep(p, "data"));
     LS_TRY(sweep(p, "removed"));
-    return ls_preparation_finish(p);
+    return write_report(p);
 }
 
 /* All parts; those that other processes do are waited for. */
@@ -340,67 +403,5 @@ ls_status ls_preparation_run(const ls_preparation_options *options, ls_preparati
     if (status == LS_OK && figures_out) {
         *figures_out = p.figures;
     }
-    return status;
-}
-
-/* ---- the report ------------------------------------------------------------------------------ */
-
-static ls_status add_unit(ls_preparation *p, size_t unit, ls_shard_counts *counts, json_t *files)
-{
-    json_t *done = NULL;
-    const char *path = ls_preparation_done_path(p, unit);
-    LS_TRY(ls_json_load(path, 64 << 20, &done));
-    const bool is_whole = ls_shard_counts_from_json(done, p->pipeline, counts);
-    if (is_whole) {
-        json_array_append_new(files, json_pack("{s:O, s:O}", "input", json_object_get(done, "input"),
-                                               "output", json_object_get(done, "output")));
-    }
-    json_decref(done);
-    return is_whole ? LS_OK : ls_fail(LS_ERR_DATA, "%s is damaged: remove it and prepare again", path);
-}
-
-/* Adds to each step its settings and the documents that reach it. */
-static void complete_steps(const ls_data_pipeline *pipeline, uint64_t documents, json_t *steps)
-{
-    for (size_t i = 0; i < pipeline->step_count; i++) {
-        ls_text settings = {0};
-        json_t *step = json_array_get(steps, i);
-        ls_data_pipeline_append_step(&pipeline->steps[i], &settings);
-        json_object_set_new(step, "documents", json_integer((json_int_t)documents));
-        json_object_set_new(step, "settings", json_string(ls_text_string(&settings)));
-        ls_text_release(&settings);
-        documents -= (uint64_t)json_integer_value(json_object_get(step, "removed"));
-    }
-}
-
-ls_status ls_preparation_finish(ls_preparation *p)
-{
-    ls_shard_counts counts = {0};
-    json_t *files = json_array();
-    ls_status status = LS_OK;
-    for (size_t unit = 0; status == LS_OK && unit < p->pipeline->file_count; unit++) {
-        status = add_unit(p, unit, &counts, files);
-    }
-    json_t *report = ls_shard_counts_to_json(&counts, p->pipeline);
-    json_object_set_new(report, "version", json_integer(1));
-    json_object_set_new(report, "identity", json_string(p->pipeline->identity));
-    json_object_set_new(report, "files", files);
-    complete_steps(p->pipeline, counts.documents, json_object_get(report, "steps"));
-    status = status == LS_OK ? ls_json_save(report_path(&p->arena, p->options->folder), report) : status;
-    json_decref(report);
-    ls_shard_counts_release(&counts);
-    return status;
-}
-
-ls_status ls_preparation_report(const char *folder, json_t **report_out)
-{
-    ls_arena arena = {0};
-    const char *path = report_path(&arena, folder);
-    const ls_status status =
-        ls_path_exists(path)
-            ? ls_json_load(path, 256 << 20, report_out)
-            : ls_fail(LS_ERR_NOT_FOUND,
-                      "%s has no report.json: 'data prepare' has not finished in this folder", folder);
-    ls_arena_release(&arena);
     return status;
 }

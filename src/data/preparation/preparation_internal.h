@@ -42,9 +42,6 @@ LS_MUST_CHECK ls_status ls_preparation_write(ls_preparation *p, const ls_pass *p
 /* Frees what writing kept in the pieces. */
 void ls_preparation_outputs_release(ls_preparation *p);
 
-/* Adds the counts of all files and writes DIR/report.json. */
-LS_MUST_CHECK ls_status ls_preparation_finish(ls_preparation *p);
-
 /* Seconds that this thread has used a processor. */
 double ls_preparation_clock(void);
 

@@ -27,6 +27,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "data/corpus.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,6 +92,8 @@ typedef struct ls_step {
     struct {
         ls_option_strings against;
         uint64_t ngram;
+        ls_corpus_file *files; /* of `against` (file_count), once the pipeline is loaded */
+        size_t file_count;
     } decontaminate;
 } ls_step;
 

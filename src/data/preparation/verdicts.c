@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t ls_finding_key_bytes(const ls_data_pipeline *pipeline, size_t index)
+/* Bytes of the keys of one document in step `index`. */
+static size_t key_bytes(const ls_data_pipeline *pipeline, size_t index)
 {
     const ls_step *step = &pipeline->steps[index];
     return step->kind == LS_STEP_DEDUP_EXACT     ? sizeof(ls_hash128)
@@ -69,7 +70,7 @@ static size_t keys_bytes(const reader *r, const ls_finding *finding)
 {
     size_t bytes = 0;
     for (size_t i = r->pass->first; i < r->pass->last && i < finding->step; i++) {
-        bytes += ls_finding_key_bytes(r->pipeline, i);
+        bytes += key_bytes(r->pipeline, i);
     }
     return bytes;
 }
@@ -115,7 +116,7 @@ static const unsigned char *keys_of(const reader *r, size_t index)
 {
     const unsigned char *at = r->keys;
     for (size_t i = r->pass->first; i < index; i++) {
-        at += ls_finding_key_bytes(r->pipeline, i);
+        at += key_bytes(r->pipeline, i);
     }
     return at;
 }

@@ -56,9 +56,6 @@ typedef struct ls_findings_trailer {
 static_assert(sizeof(ls_findings_trailer) == 40, "part of the files");
 #define LS_FINDINGS_CHECK UINT64_C(0x32676e69646e6966)
 
-/* Bytes of the keys of one document in step `index`. */
-size_t ls_finding_key_bytes(const ls_data_pipeline *pipeline, size_t index);
-
 /* The files of a pass. */
 typedef struct ls_pass {
     /* Steps [first, last) are judged in this pass. */

@@ -155,6 +155,9 @@ says "--output DIR"
 sed 's/words_min: 1/words_min: 2/; s/drop/replace/' web.yaml >other.yaml
 expect 2 "$LOCKSTEP" data prepare other.yaml -o one
 says "another pipeline"
+echo '{"question": "What else is in the exam now?"}' >>test.jsonl
+expect 2 "$LOCKSTEP" data prepare web.yaml -o one
+says "evaluation files" "have changed since"
 python3 -c 'import gzip; f = gzip.open("bomb.jsonl.gz", "wb"); [f.write(b" " * (1 << 20)) for _ in range(300)]'
 printf 'input: [bomb.jsonl.gz]\nsteps:\n  - step: normalise\n' >bomb.yaml
 expect 3 "$LOCKSTEP" data prepare bomb.yaml -o bomb
