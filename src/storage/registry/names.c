@@ -75,13 +75,39 @@ static ls_status read_record(ls_arena *arena, const json_t *root, const char *wh
     return LS_OK;
 }
 
+/* The SHA-256 of a record as it is written, without its sum. False: no memory, or not UTF-8. */
+static bool sum_of(const json_t *root, char hex_out[LS_SHA256_HEX_BYTES])
+{
+    char *text = json_dumps(root, JSON_COMPACT);
+    if (text) {
+        ls_sha256_hex(text, strlen(text), hex_out);
+    }
+    free(text);
+    return text != NULL;
+}
+
+static ls_status check_sum(json_t *root, const char *where)
+{
+    char hex[LS_SHA256_HEX_BYTES] = "";
+    json_t *sum = json_incref(json_object_get(root, "sum"));
+    if (!sum) {
+        return LS_OK;
+    }
+    json_object_del(root, "sum");
+    const bool same = json_is_string(sum) && sum_of(root, hex) && strcmp(hex, json_string_value(sum)) == 0;
+    json_decref(sum);
+    return same ? LS_OK
+                : ls_fail(LS_ERR_DATA, "%s is damaged: its sum differs; bring it back from a copy", where);
+}
+
 ls_status ls_name_record_decode(ls_arena *arena, const char *text, size_t bytes, const char *where,
                                 ls_name_record *record_out)
 {
     json_t *root = NULL;
     ls_name_record record = {0};
     LS_TRY(ls_json_parse(text, bytes, where, &root));
-    const ls_status status = read_record(arena, root, where, &record);
+    ls_status status = check_sum(root, where);
+    status = status == LS_OK ? read_record(arena, root, where, &record) : status;
     json_decref(root);
     LS_TRY(status);
     *record_out = record;
@@ -176,7 +202,10 @@ static ls_status put_record(ls_blob_store *store, ls_arena *arena, const ls_name
             : json_pack("{s:s, s:i, s:s, s:s, s:f, s:s}", "event", "stage", "version", (int)record->version,
                         "stage", ls_registry_stage_names[record->stage], "who", record->who, "when",
                         record->when_s, "note", record->note);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char sum[LS_SHA256_HEX_BYTES];
+    const bool is_summed =
+        root && sum_of(root, sum) && json_object_set_new(root, "sum", json_string(sum)) == 0;
+    char *text = is_summed ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text || strlen(text) > RECORD_BYTES_MAX) {
         free(text);

@@ -3,8 +3,12 @@
  * Names: what people call entries, with versions and stages. A name is a list of numbered records
  * that only grows:
  *
- *   names/NAME/00000001.json   {"event":"version","version":1,"entry":"<digest>","who","when"}
- *   names/NAME/00000002.json   {"event":"stage","version":1,"stage":"approved","who","when","note"}
+ *   names/NAME/00000001.json   {"event":"version","version":1,"entry":"<digest>","who","when","sum"}
+ *   names/NAME/00000002.json   {"event":"stage","version":1,"stage":"approved","who","when","note",
+ *                               "sum"}
+ *
+ * `sum` is the SHA-256 of the record without it; records of earlier versions of the program have
+ * none.
  *
  * A record is put only if its number is free. Whoever loses a number reads the list again and takes
  * the next one, so of two writers both are kept, in one order, without a lock.
