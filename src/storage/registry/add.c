@@ -39,19 +39,32 @@ static const char *place_of(ls_arena *arena, const char *path)
     return ls_arena_printf(arena, "places/%s/", sha256);
 }
 
-/* Whether the files of an entry are at its path with their sizes. */
+/* A file's time is coarser than the entry's. */
+static bool is_older(const struct stat *info, double when_s)
+{
+    return (double)info->st_mtim.tv_sec + 1e-9 * (double)info->st_mtim.tv_nsec + 0.1 < when_s;
+}
+
+/* Whether the files of an entry are at its path, and for data no others. One that was written since
+ * then is read. */
 static bool is_as_it_was(ls_arena *arena, const ls_registry_entry *entry)
 {
-    bool same = true;
+    size_t count = entry->file_count;
+    bool same = entry->kind != LS_ENTRY_DATA || !ls_path_is_dir(entry->path) ||
+                (ls_survey_count(arena, entry->path, &count) == LS_OK && count == entry->file_count);
     for (size_t i = 0; same && i < entry->file_count; i++) {
+        const ls_registry_entry_file *file = &entry->files[i];
+        const char *path = ls_survey_path(arena, entry, file);
+        ls_registry_entry_file now;
         struct stat info;
-        same = stat(ls_survey_path(arena, entry, &entry->files[i]), &info) == 0 &&
-               (uint64_t)info.st_size == entry->files[i].bytes;
+        same = stat(path, &info) == 0 && (uint64_t)info.st_size == file->bytes &&
+               (is_older(&info, entry->when_s) ||
+                (ls_survey_hash(path, &now) == LS_OK && strcmp(now.sha256, file->sha256) == 0));
     }
     return same;
 }
 
-/* The newest entry made from this very path, if its files still are what they were. */
+/* The newest entry made from this very path whose files are what they were. */
 static bool find_place(ls_registry *registry, ls_arena *arena, const char *path, ls_registry_found *best)
 {
     ls_blob_entry *entries = NULL;
@@ -100,8 +113,8 @@ bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *p
     if (!is_found && ls_path_is_dir(whole) && ls_checkpoint_resolve(arena, whole, &checkpoint) == LS_OK) {
         is_found = find_place(registry, arena, checkpoint, found);
     }
-    /* Of data, the folder they are in, or the one around that (`data prepare`). */
-    for (int level = 0; level < 2 && !is_found && is_data; level++) {
+    /* Of data, the folder they are in, or one around that (`data prepare`). */
+    for (int level = 0; level < 3 && !is_found && is_data; level++) {
         whole = ls_path_dirname(arena, whole);
         char *folder = realpath(whole, NULL);
         is_found = folder && (find_place(registry, arena, ls_arena_strdup(arena, folder), found) ||

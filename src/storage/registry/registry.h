@@ -104,9 +104,10 @@ LS_MUST_CHECK ls_status ls_registry_add(ls_registry *registry, ls_arena *arena,
                                         const ls_registry_add_options *options, ls_registry_added *added_out);
 
 /*
- * Which entry the path is: one that was made from it and whose files have the same sizes, or that
- * ls_registry_get made a copy of; for a run, that of its newest checkpoint. is_data: also one made
- * from a folder that it is in. False: none, or it can't be read. The caller releases the entry.
+ * Which entry the path is: one that was made from it and whose files are the same (those that were
+ * written since then are read), or that ls_registry_get made a copy of; for a run, that of its
+ * newest checkpoint. is_data: also one made from a folder that it is in. False: none, or it can't
+ * be read. The caller releases the entry.
  */
 bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *path, bool is_data,
                            ls_registry_found *found_out);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256 };
+enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256, FILES_NAMED_MAX = 16 };
 
 static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registry_entry_file *file)
 {
@@ -27,7 +27,7 @@ static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registr
     entry->files[count] = *file;
 }
 
-static ls_status hash_file(const char *path, ls_registry_entry_file *file)
+ls_status ls_survey_hash(const char *path, ls_registry_entry_file *file)
 {
     ls_file_map map = {0};
     struct stat info;
@@ -44,8 +44,8 @@ static ls_status hash_file(const char *path, ls_registry_entry_file *file)
 
 /* ---- folders and files ---- */
 
-/* below: "" or "a/b/" */
-static ls_status walk(ls_arena *arena, const char *root, const char *below, unsigned depth,
+/* below: "" or "a/b/". hashes: else the files have names alone. */
+static ls_status walk(ls_arena *arena, const char *root, const char *below, unsigned depth, bool hashes,
                       ls_registry_entry *entry)
 {
     char **names = NULL;
@@ -65,13 +65,21 @@ static ls_status walk(ls_arena *arena, const char *root, const char *below, unsi
             if (depth >= DEPTH_MAX) {
                 return ls_fail(LS_ERR_INVALID, "%s: folders are more than %d deep", path, DEPTH_MAX);
             }
-            LS_TRY(walk(arena, root, ls_arena_printf(arena, "%s/", name), depth + 1, entry));
+            LS_TRY(walk(arena, root, ls_arena_printf(arena, "%s/", name), depth + 1, hashes, entry));
         } else {
             ls_registry_entry_file file = {.name = name};
-            LS_TRY(hash_file(path, &file));
+            LS_TRY(hashes ? ls_survey_hash(path, &file) : LS_OK);
             add_file(arena, entry, &file);
         }
     }
+    return LS_OK;
+}
+
+ls_status ls_survey_count(ls_arena *arena, const char *folder, size_t *count_out)
+{
+    ls_registry_entry entry = {0};
+    LS_TRY(walk(arena, folder, "", 0, false, &entry));
+    *count_out = entry.file_count;
     return LS_OK;
 }
 
@@ -155,13 +163,17 @@ static void add_preparation(ls_arena *arena, ls_registry_entry *entry, ls_survey
     const json_t *steps = json_object_get(report, "steps"), *files = json_object_get(report, "files");
     for (size_t i = 0; i < json_array_size(steps); i++) {
         json_t *step = json_object_get(json_array_get(steps, i), "step");
-        json_array_append(names, json_is_string(step) ? step : json_null());
+        if (json_is_string(step) && strcmp(json_string_value(step), "read") != 0) {
+            json_array_append(names, step);
+        }
     }
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *input = json_object_get(json_array_get(files, i), "input");
         const char *path = json_string_value(json_object_get(input, "path"));
         const char *folder = ls_path_dirname(arena, path ? path : "");
-        if (path && strcmp(folder, last) != 0) { /* files of one folder follow each other */
+        if (path && json_array_size(files) <= FILES_NAMED_MAX) {
+            add_source(arena, sources, path, "data");
+        } else if (path && strcmp(folder, last) != 0) { /* files of one folder follow each other */
             add_source(arena, sources, folder, "data");
             last = folder;
         }
@@ -181,10 +193,10 @@ static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry, ls_surv
 {
     json_t *document = NULL;
     if (ls_path_is_dir(entry->path)) {
-        LS_TRY(walk(arena, entry->path, "", 0, entry));
+        LS_TRY(walk(arena, entry->path, "", 0, true, entry));
     } else {
         ls_registry_entry_file file = {.name = ls_path_basename(entry->path)};
-        LS_TRY(hash_file(entry->path, &file));
+        LS_TRY(ls_survey_hash(entry->path, &file));
         add_file(arena, entry, &file);
     }
     if (entry->file_count == 0) {
@@ -304,7 +316,7 @@ static ls_status survey_checkpoint(ls_arena *arena, const ls_checkpoint *checkpo
         }
     }
     ls_registry_entry_file manifest = {.name = LS_MANIFEST_NAME};
-    LS_TRY(hash_file(ls_path_join(arena, checkpoint->path, LS_MANIFEST_NAME), &manifest));
+    LS_TRY(ls_survey_hash(ls_path_join(arena, checkpoint->path, LS_MANIFEST_NAME), &manifest));
     add_file(arena, entry, &manifest);
     if (entry->kind == LS_ENTRY_AUTO) {
         entry->kind = ls_checkpoint_base_digest(checkpoint) ? LS_ENTRY_ADAPTER : LS_ENTRY_MODEL;

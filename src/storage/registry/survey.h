@@ -31,6 +31,13 @@ typedef struct ls_survey_source {
 LS_MUST_CHECK ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,
                                   ls_survey_source **sources_out);
 
+/* Length and SHA-256 of a plain file. Errors: LS_ERR_INVALID for what is none; LS_ERR_NOT_FOUND,
+ * LS_ERR_IO. */
+LS_MUST_CHECK ls_status ls_survey_hash(const char *path, ls_registry_entry_file *file);
+
+/* How many files the entry of a folder has. Errors: as for ls_survey. */
+LS_MUST_CHECK ls_status ls_survey_count(ls_arena *arena, const char *folder, size_t *count_out);
+
 /* Where a file of an entry was when that was made: entry.path is a folder or the file itself. */
 const char *ls_survey_path(ls_arena *arena, const ls_registry_entry *entry,
                            const ls_registry_entry_file *file);

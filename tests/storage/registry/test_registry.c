@@ -356,6 +356,33 @@ static void registry_collect_keeps_what_is_named(void **state)
     ls_registry_entry_release(&found.entry);
 }
 
+/* A file of the same length with other bytes is not what was registered, nor is a folder with one
+ * file more. */
+static void registry_find_path_by_content(void **state)
+{
+    place *p = *state;
+    static const char *const texts[] = {"abcd", "abce", "abcd"};
+    for (int i = 0; i < 3; i++) {
+        ls_registry_found found;
+        const char *path = write_file(p, "a.txt", texts[i], 4);
+        if (i == 0) {
+            add(p, path, "a", false, NULL);
+        }
+        assert_int_equal(ls_registry_find_path(p->registry, &p->arena, path, true, &found), i != 1);
+        if (i != 1) {
+            ls_registry_entry_release(&found.entry);
+        }
+    }
+    ls_registry_found found;
+    const char *inner = write_file(p, "d/e/b.txt", "b", 1), *folder = ls_path_join(&p->arena, p->path, "d");
+    add(p, folder, "d", false, NULL);
+    assert_true(ls_registry_find_path(p->registry, &p->arena, inner, true, &found));
+    ls_registry_entry_release(&found.entry);
+    write_file(p, "d/c.txt", "c", 1);
+    assert_false(ls_registry_find_path(p->registry, &p->arena, inner, true, &found));
+    assert_false(ls_registry_find_path(p->registry, &p->arena, folder, true, &found));
+}
+
 static void registry_folder_of_a_group(void **state)
 {
     place *p = *state;
@@ -414,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(registry_add_get_same_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registry_verify_names_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registry_collect_keeps_what_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(registry_find_path_by_content, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registry_folder_of_a_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lineage_find_both_ways, set_up, tear_down),
     };
