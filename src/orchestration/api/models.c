@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The registry as a page, and lineages as pictures. A registry may be in S3 or on a slow disk, so a
- * thread reads it for each request, and the loop looks whether it has finished. */
+ * thread reads it for each request, and the loop looks whether it has finished. Root and the
+ * daemon's owner see all of it, other users what they added. */
 #include "orchestration/api/api_internal.h"
 
 #include "base/assert.h"
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,7 @@ struct ls_api_reading {
     _Atomic bool is_done;
     _Atomic uint32_t is_given_up;
     char entry[LS_SHA256_HEX_BYTES]; /* its lineage; "": the page of all */
+    char user[LS_USER_NAME_BYTES];   /* whose entries are shown; "": those of all */
     bool has_queue;
     ls_status status;
     char *error;
@@ -45,19 +48,41 @@ static void drop(struct ls_api_reading *r)
 /* ---- in the thread ---- */
 
 typedef struct gathered {
+    const char *user;
     ls_registry *registry;
     ls_arena arena;
     json_t *rows;
 } gathered;
+
+/* An entry tells who added it as USER@HOST. */
+static bool is_shown(const char *user, const ls_registry_entry *entry)
+{
+    const size_t bytes = strlen(user);
+    return bytes == 0 || (strncmp(entry->who, user, bytes) == 0 && entry->who[bytes] == '@');
+}
 
 static ls_status gather(void *context, ls_registry_found *found, ls_status status)
 {
     gathered *g = context;
     json_t *row = NULL;
     LS_TRY(status);
+    if (!is_shown(g->user, &found->entry)) {
+        return LS_OK;
+    }
     LS_TRY(ls_registry_row(g->registry, &g->arena, found, &row));
     json_array_append_new(g->rows, row);
     return LS_OK;
+}
+
+static void hide_others(const char *user, ls_lineage *lineage)
+{
+    for (size_t i = 0; i < lineage->node_count; i++) {
+        ls_lineage_node *node = &lineage->nodes[i];
+        if (!node->is_missing && !is_shown(user, &node->found.entry)) {
+            node->is_hidden = true;
+            node->found.version = 0;
+        }
+    }
 }
 
 static ls_status draw(struct ls_api_reading *r, ls_registry *registry)
@@ -65,7 +90,10 @@ static ls_status draw(struct ls_api_reading *r, ls_registry *registry)
     ls_arena arena = {0};
     ls_lineage lineage;
     ls_status status = ls_lineage_find(registry, &arena, r->entry, &lineage);
-    if (status == LS_OK && lineage.nodes[0].is_missing) {
+    if (status == LS_OK) {
+        hide_others(r->user, &lineage);
+    }
+    if (status == LS_OK && (lineage.nodes[0].is_missing || lineage.nodes[0].is_hidden)) {
         status = ls_fail(LS_ERR_NOT_FOUND, "%s has no entry %.64s", ls_registry_address(registry), r->entry);
     } else if (status == LS_OK) {
         ls_lineage_draw(&lineage, &r->text);
@@ -79,10 +107,10 @@ static ls_status draw(struct ls_api_reading *r, ls_registry *registry)
 
 static ls_status list(struct ls_api_reading *r, ls_registry *registry)
 {
-    gathered g = {.registry = registry, .rows = json_array()};
+    gathered g = {.user = r->user, .registry = registry, .rows = json_array()};
     const ls_status status = ls_registry_each(registry, &g.arena, NULL, gather, &g);
     if (status == LS_OK) {
-        ls_page_models(g.rows, ls_registry_address(registry), r->has_queue, &r->text);
+        ls_page_models(g.rows, ls_registry_address(registry), r->user, r->has_queue, &r->text);
     }
     json_decref(g.rows);
     ls_arena_release(&g.arena);
@@ -146,6 +174,7 @@ void ls_api_models(ls_api_exchange *exchange)
     LS_ASSERT(r && "not enough memory for a page");
     r->owners = 2;
     r->has_queue = !exchange->api->calls.has_names;
+    snprintf(r->user, sizeof r->user, "%s", exchange->caller.is_admin ? "" : exchange->user);
     memcpy(r->entry, entry ? entry : "", entry ? sizeof r->entry : 1);
     exchange->reading = r;
     sigfillset(&all);

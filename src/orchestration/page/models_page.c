@@ -125,13 +125,16 @@ static json_t *sorted_rows(ls_arena *arena, const json_t *rows)
     return list;
 }
 
-void ls_page_models(const json_t *unsorted, const char *address, bool has_queue, ls_text *text)
+void ls_page_models(const json_t *unsorted, const char *address, const char *user, bool has_queue,
+                    ls_text *text)
 {
     ls_arena arena = {0};
     json_t *rows = sorted_rows(&arena, unsorted);
     ls_values *page = ls_web_begin(&arena, "models", has_queue);
     ls_values_text(page, "title", "Models");
     ls_values_cut(page, "address", address, 300);
+    ls_values_text(page, "user", user);
+    ls_values_flag(page, "is_own", *user != '\0');
     add_part(rows, true, page);
     add_part(rows, false, page);
     ls_web_append("models.html", page, text);

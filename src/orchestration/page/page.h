@@ -38,8 +38,9 @@ typedef struct ls_page_job_answers {
 void ls_page_queue(const ls_page_queue_answers *answers, double now_s, ls_text *text);
 /* ended: an answer of LS_VERB_LIST with ended jobs only. */
 void ls_page_ended(const json_t *ended, double now_s, ls_text *text);
-/* rows: of ls_registry_row, of all versions in the registry. */
-void ls_page_models(const json_t *rows, const char *address, bool has_queue, ls_text *text);
+/* rows: of ls_registry_row, of all versions in the registry, or those that `user` ("": all users)
+ * added. */
+void ls_page_models(const json_t *rows, const char *address, const char *user, bool has_queue, ls_text *text);
 void ls_page_job(const ls_page_job_answers *answers, double now_s, ls_text *text);
 
 #endif

@@ -378,8 +378,9 @@ static void draw_node(ls_arena *arena, const ls_lineage_node *node, double x, do
                    y, BOX_WIDTH, BOX_HEIGHT);
     ls_svg_box(svg, (ls_svg_rect){x, y, BOX_WIDTH, BOX_HEIGHT}, color_of(node), NULL);
     draw_line(svg, x + 10, y + 20, true, ls_registry_label(arena, f));
-    if (node->is_missing) {
-        draw_line(svg, x + 10, y + 20 + LINE_HEIGHT, false, "not in this registry");
+    if (node->is_missing || node->is_hidden) {
+        draw_line(svg, x + 10, y + 20 + LINE_HEIGHT, false,
+                  node->is_missing ? "not in this registry" : "added by another user");
         return;
     }
     draw_line(svg, x + 10, y + 20 + LINE_HEIGHT, false,

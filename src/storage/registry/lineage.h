@@ -19,6 +19,7 @@ enum { LS_LINEAGE_NODES_MAX = 500 };
 typedef struct ls_lineage_node {
     ls_registry_found found; /* without an entry if it is missing: kind, name, ... are then 0 */
     bool is_missing;         /* named as a parent, but not in the registry */
+    bool is_hidden;          /* the picture shows its kind alone; set by the caller */
     const ls_served *served; /* where it serves now */
     size_t served_count;
     int generation; /* 0: the entry asked for; -1: a parent; 1: a child; ... */

@@ -99,6 +99,8 @@ expect 0 "$LOCKSTEP" accounts team --delete --json
 check "it is not listed" sh -c "! grep -q '\"team\"' '$out'"
 expect 2 "$LOCKSTEP" accounts team --delete
 expect 0 "$LOCKSTEP" down
+mkdir -m 777 models
+export LOCKSTEP_REGISTRY=$scratch/models
 queue_up
 expect 0 "$LOCKSTEP" accounts --json
 check "nor after a restart" sh -c "! grep -q '\"team\"' '$out'"
@@ -144,6 +146,22 @@ if command -v curl >/dev/null; then
     expect 0 "$LOCKSTEP" wait "$job"
     expect 0 "$LOCKSTEP" token --revoke --user "$user"
     same "his token is over" "$(code "$his" /v1/jobs)" 401
+fi
+# ---- the registry: users see what they added ----
+expect 0 in_his "$LOCKSTEP" registry add hello.yaml --name theirs --kind data
+expect 0 "$LOCKSTEP" registry add waits.yaml --name roots --kind data --parent theirs
+entry() { "$LOCKSTEP" registry show "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["entry"])'; }
+if command -v curl >/dev/null; then
+    page() { as_other curl -s --max-time 60 -w '%{http_code}' "$address/models$1"; }
+    page "" >models.html
+    holds models.html ">theirs@1</a>" "you see what $user added"
+    check "not root's" sh -c "! grep -q roots models.html"
+    page "/lineage.svg?entry=$(entry theirs)" >lineage.svg
+    holds lineage.svg "theirs@1" "added by another user"
+    check "nor in the picture" sh -c "! grep -q roots lineage.svg"
+    check "nor a picture of it" grep -q '404$' <(page "/lineage.svg?entry=$(entry roots)")
+    code "$(cat "$LOCKSTEP_HOME/token")" /models >/dev/null
+    holds "$out" ">theirs@1</a>" ">roots@1</a>"
 fi
 expect 0 as_other "$LOCKSTEP" nodes --json
 same "names of what runs" "$(json "[j['name'] for j in d['nodes'][0]['jobs']]")" "['shown']"
