@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that want a server of others: radosgw_start FOLDER PORT begins Ceph's gateway with everything it needs, as this
-# user, in memory (RADOSGW_BYTES of it) and on loopback alone, in about 20 s; radosgw_stop FOLDER ends it. Debian: radosgw ceph-mon ceph-osd ceph-mgr ceph-common.
+# user, in memory (RADOSGW_BYTES of it), on loopback alone or at RADOSGW_ADDRESS, in about 20 s; radosgw_stop FOLDER ends it. Debian: radosgw ceph-mon ceph-osd ceph-mgr ceph-common.
 
 radosgw_is_there() {
     local program
@@ -63,7 +63,7 @@ osd data = $base/osd
 mgr data = $base/mgr
 [client.rgw]
 rgw data = $base/rgw
-rgw frontends = beast endpoint=127.0.0.1:$port
+rgw frontends = beast endpoint=${RADOSGW_ADDRESS:-127.0.0.1}:$port
 rgw dns name = localhost
 CONF
     export CEPH_CONF=$base/ceph.conf
@@ -76,7 +76,7 @@ CONF
             radosgw_until radosgw --name client.rgw --no-mon-config
     } >"$base/log/start" 2>&1 || return 1
     for _ in $(seq 300); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+        (exec 3<>"/dev/tcp/${RADOSGW_ADDRESS:-127.0.0.1}/$port") 2>/dev/null && break
         sleep 0.2
     done
     timeout 60 radosgw-admin user create --uid=test --display-name=test --access-key=AKIDTEST --secret=secret/+test >>"$base/log/start" 2>&1
