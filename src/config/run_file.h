@@ -435,8 +435,8 @@ LS_MUST_CHECK ls_status ls_run_file_parse(const char *text, size_t bytes, const 
 LS_MUST_CHECK ls_status ls_run_file_check(const ls_run_file *run);
 /* What it says of train.local; again once train.steps is known. Errors: as above. */
 LS_MUST_CHECK ls_status ls_run_file_check_local(const ls_run_file *run);
-/* The most ranks that can share a step: train.leaves; with train.local the leaves of one worker,
- * or, one rank on each of several hosts, the workers. */
+/* The most ranks that can share a step: train.leaves; with train.local the leaves of one worker on
+ * each host. */
 uint64_t ls_run_file_rank_leaves(const ls_run_file *run, bool several_hosts);
 
 /*

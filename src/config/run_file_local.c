@@ -15,9 +15,7 @@ static uint64_t divisor_below(uint64_t count, uint64_t most)
 uint64_t ls_run_file_rank_leaves(const ls_run_file *run, bool several_hosts)
 {
     const ls_run_train *train = &run->train;
-    return train->local.steps == 0 ? train->leaves
-           : several_hosts         ? train->local.workers
-                                   : train->leaves / train->local.workers;
+    return several_hosts || train->local.steps == 0 ? train->leaves : train->leaves / train->local.workers;
 }
 
 /* What a run with local steps cannot have in this version; NULL: nothing. */

@@ -92,15 +92,16 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .chooser = trainer,
     };
     const uint64_t ranks = ls_run_file_ranks(run);
-    const uint64_t most = ls_run_file_rank_leaves(run, trainer->options->hosts != NULL);
-    if (run->train.local.steps > 0 && ranks > most) {
+    const ls_workers_hosts *hosts = trainer->options->hosts;
+    const uint64_t most = hosts ? run->train.local.workers : ls_run_file_rank_leaves(run, false);
+    if (run->train.local.steps > 0 && ranks > most && !(hosts && hosts->others)) {
         return ls_fail(LS_ERR_INVALID,
                        "the run would have %" PRIu64 " ranks, but %s; use at most %" PRIu64
                        ", or other values of train.leaves and train.local.workers in a new run",
                        ranks,
-                       trainer->options->hosts ? "each needs a worker to itself (train.local.workers)"
-                                               : "they share the leaves of one worker (train.leaves / "
-                                                 "train.local.workers)",
+                       hosts ? "each needs a worker to itself (train.local.workers)"
+                             : "they share the leaves of one worker (train.leaves / "
+                               "train.local.workers)",
                        most);
     }
     LS_TRY(ls_session_open(&trainer->arena, run, &options, &trainer->session));

@@ -65,12 +65,14 @@ lost early step=3,at=agreed two "$reference"
 lost late step=16,at=leaf two "$delayed" "${late[@]}"
 nothing_left "lost"
 
-# A host is lost in the middle of a round and is started again: it joins at the end of one.
-long=(--set train.steps=2000 --set checkpoint.every_steps=10)
+# A host is cut off while an outer gradient is on its way, so only its silence tells of it. It is started again and joins at the end of a round.
+long=(--set train.steps=4000 --set checkpoint.every_steps=10 --set job.node_lease=1 --set train.local.delay=2)
 background joins 0 "${train[@]}" --run-dir joins --hosts three.hosts "${long[@]}"
 trainer=$pid
 passed joins 10
-kill -9 $(processes_in joins host1)
+netns_cut 1
+for try in $(seq 3000); do ! grep -q '"event":"recovered"' joins/events.jsonl || break; sleep 0.01; done
+netns_mend 1
 for try in $(seq 3000); do ! grep -q '"event":"rank_joined"' joins/events.jsonl || break; sleep 0.01; done
 passed joins $(($(wc -l <joins/metrics.jsonl) + 8))
 kill -TERM $trainer
@@ -86,9 +88,29 @@ expect 0 "${train[@]}" --run-dir joins-one "${long[@]}" --steps "$(field joins.o
 same "a host that came back" "$(hashes joins.out)" "$(hashes "$out")"
 nothing_left "joins"
 
+# Several ranks on a host share the worker's steps there.
 hosts_file many.hosts "host0 slots=2" "host1 slots=2 10.77.0.2"
+two=(--set train.local.workers=2)
+expect 0 "${train[@]}" "${two[@]}" --run-dir pairs-one
+pairs=$(hashes "$out")
+expect 0 netns_run 0 "${train[@]}" "${two[@]}" --run-dir pairs --hosts many.hosts
+same "two ranks on each of two hosts" "$(hashes "$out")" "$pairs"
+LS_TEST_FAULT=do=die,rank=3,step=6,at=leaf expect 0 netns_run 0 timeout 60 "${train[@]}" "${two[@]}" --run-dir pairs-lost --hosts many.hosts
+same "one of them lost" "$(hashes "$out")" "$pairs"
+holds pairs-lost/events.jsonl '"event":"returned"'
+
+# Agents that people start: none takes more ranks than a worker has leaves.
+export LOCKSTEP_TOKEN=$token
+background by-hand 0 timeout 60 "${train[@]}" --run-dir by-hand --ranks 3 --local-ranks 1 --coordinator 10.77.0.1:29712
+trainer=$pid
+for host in 1 2; do background by-hand.$host $host timeout 60 "$LOCKSTEP" agent --coordinator 10.77.0.1:29712; done
+ended by-hand $trainer 0
+same "agents started by hand" "$(hashes by-hand.out)" "$reference"
+same "hosts with a rank" 3 "$(started by-hand | tr ' ' '\n' | cut -d: -f2 | sort -u | wc -l)"
+nothing_left "by hand"
+
 expect 2 netns_run 0 "${train[@]}" --run-dir many --hosts many.hosts
-says "one rank on each of several hosts" "slots=1"
+says "this host has 2 ranks" "divided between 1 at most" "slots=N"
 expect 2 netns_run 0 "${train[@]}" --run-dir few --hosts three.hosts --set train.local.workers=2
-says "use at most 2 ranks"
+says "use at most 2 hosts"
 finish

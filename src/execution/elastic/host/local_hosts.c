@@ -18,14 +18,16 @@ enum {
 };
 
 struct ls_local_hosts {
-    ls_comm *comm, *link; /* link: for outer gradients, with a delay a group of its own */
+    ls_comm *comm;    /* of all ranks */
+    ls_comm *leaders; /* of the first rank of each host; NULL: this is none of them */
+    ls_comm *link;    /* of the leaders, for outer gradients; with a delay a group of its own */
     const ls_state *state;
     ls_state away; /* the same; with a delay, with a queue of its own */
     ls_local local;
-    uint32_t rank, ranks, workers;
-    ls_leaf_range own; /* workers */
+    uint32_t rank, ranks, workers; /* rank: of the leaders, of which each host has one */
+    ls_leaf_range own;             /* workers */
     ls_outer_sum *sum;
-    int64_t share; /* floats that a rank adds up, the last ones fewer: whole blocks */
+    int64_t share; /* floats that a leader adds up, the last ones fewer: whole blocks */
     unsigned char *out, *in, *own_sum;
     double *numbers; /* NUMBERS of each worker, and whether to stop */
     uint64_t *counts;
@@ -110,55 +112,73 @@ static ls_status alloc(ls_local_hosts *h)
     const size_t all = bytes_of(h, h->state->layout->float_count);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
     h->counts = calloc(4 * ranks, sizeof *h->counts);
-    if (h->comm) {
+    if (h->leaders) {
         h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
         h->in = malloc((ranks > workers ? ranks : workers) * piece);
         h->own_sum = malloc(piece);
     }
-    return h->numbers && h->counts && (!h->comm || (h->out && h->in && h->own_sum))
+    return h->numbers && h->counts && (!h->leaders || (h->out && h->in && h->own_sum))
                ? LS_OK
                : ls_fail(LS_ERR_MEMORY,
                          "not enough memory for the outer steps of %zu workers on several hosts", workers);
 }
 
-static ls_status prepare(ls_local_hosts *h)
+/* Finds the leaders: which ranks are the first of their host. */
+static ls_status find_leaders(ls_local_hosts *h, uint32_t first_rank)
 {
-    LS_TRY(alloc(h));
-    if (!h->comm) {
-        return LS_OK;
+    int64_t first[LS_COMM_SIZE_MAX], own = first_rank;
+    const uint32_t rank = ls_comm_rank(h->comm), size = ls_comm_size(h->comm);
+    LS_TRY(ls_comm_all_gather(h->comm, &own, first, 1, LS_I64, NULL));
+    h->ranks = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        h->ranks += first[i] == i;
+        h->rank = i == first_rank ? h->ranks - 1 : h->rank;
     }
-    LS_TRY(start_thread(&h->watcher, watch, h));
-    h->is_watched = true;
+    return ls_comm_split(h->comm, rank == first_rank ? 0 : -1, (int32_t)rank, &h->leaders);
+}
+
+static ls_status open_link(ls_local_hosts *h)
+{
+    h->link = h->leaders;
     if (h->local.delay > 0) {
         h->link = NULL;
         h->away.queue = NULL;
         LS_TRY(ls_queue_create_cpu(1, &h->away.queue));
-        LS_TRY(ls_comm_split(h->comm, 0, (int32_t)h->rank, &h->link));
+        LS_TRY(ls_comm_split(h->leaders, 0, (int32_t)h->rank, &h->link));
         ls_comm_in_background(h->link);
     }
     return ls_outer_sum_create(&h->away, &h->local, &h->sum);
 }
 
+static ls_status prepare(ls_local_hosts *h, uint32_t first_rank)
+{
+    if (h->comm) {
+        LS_TRY(start_thread(&h->watcher, watch, h));
+        h->is_watched = true;
+        LS_TRY(find_leaders(h, first_rank));
+    }
+    const int64_t blocks = ls_ceil_div(h->state->layout->float_count, LS_COMPRESSION_BLOCK);
+    h->own = workers_of(h, h->rank);
+    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(blocks, h->ranks);
+    LS_TRY(alloc(h));
+    return h->leaders ? open_link(h) : LS_OK;
+}
+
 ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
-                                ls_control *control, ls_local_hosts **hosts_out)
+                                ls_control *control, uint32_t first_rank, ls_local_hosts **hosts_out)
 {
     ls_local_hosts *h = calloc(1, sizeof *h);
     if (!h) {
         return ls_fail(LS_ERR_MEMORY, "not enough memory for local steps on several hosts");
     }
     *h = (ls_local_hosts){.comm = comm,
-                          .link = comm,
                           .state = state,
                           .away = *state,
                           .local = *local,
                           .control = control,
-                          .rank = comm ? ls_comm_rank(comm) : 0,
-                          .ranks = comm ? ls_comm_size(comm) : 1,
+                          .ranks = 1,
                           .workers = state->worker_count};
-    const int64_t blocks = ls_ceil_div(state->layout->float_count, LS_COMPRESSION_BLOCK);
-    h->own = workers_of(h, h->rank);
-    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(blocks, h->ranks);
-    const ls_status status = prepare(h);
+    const ls_status status = prepare(h, first_rank);
     if (status != LS_OK) {
         ls_local_hosts_destroy(h);
         return status;
@@ -181,10 +201,11 @@ void ls_local_hosts_destroy(ls_local_hosts *h)
         ls_comm_abort(h->link, "this rank ends");
         pthread_join(h->carrier, NULL);
     }
-    if (h->comm && h->local.delay > 0) {
+    if (h->leaders && h->local.delay > 0) {
         ls_comm_close(h->link);
         ls_queue_destroy(h->away.queue);
     }
+    ls_comm_close(h->leaders);
     ls_outer_sum_destroy(h->sum);
     free(h->out);
     free(h->in);
@@ -209,13 +230,13 @@ static void note(ls_local_hosts *h, uint32_t worker, const ls_step_result *resul
     h->numbers[2 * h->workers + worker] = (double)result->tokens;
 }
 
-/* Only one rank has a number of a worker. The others have zero, so that the sum of the bits as
+/* Only one leader has a number of a worker. The others have zero, so that the sum of the bits as
  * whole numbers is that number. */
 static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
 {
     const uint32_t workers = h->workers;
     const uint64_t count = (uint64_t)NUMBERS * workers + 1;
-    int64_t stops = h->should_stop(h->stop_context);
+    int64_t stops = h->should_stop ? h->should_stop(h->stop_context) : false;
     const double begin_s = ls_clock_monotonic_s();
     memcpy(&h->numbers[count - 1], &stops, sizeof stops);
     if (h->comm) {
@@ -395,12 +416,12 @@ static ls_status find_worker(void *context, uint32_t *worker_out)
 
 void ls_local_hosts_enter(ls_local_hosts *h, ls_step_settings *settings)
 {
-    if (h) {
+    if (h && h->comm) {
         h->should_stop = settings->should_stop;
         h->stop_context = settings->stop_context;
         settings->should_stop = NULL;
-        settings->add_workers = h->comm ? add_workers : NULL;
-        settings->find_worker = h->comm ? find_worker : NULL;
+        settings->add_workers = add_workers;
+        settings->find_worker = find_worker;
         settings->workers_context = h;
     }
 }
@@ -441,11 +462,13 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
     }
     if (which.makes) {
         pass(turn, marks, result);
-        return begin_exchange(h);
+        return h->leaders ? begin_exchange(h) : LS_OK;
     }
     if (has_worker(h, which.worker)) {
         LS_TRY(ls_stepper_run(stepper, turn, lr, result));
-        note(h, which.worker, result);
+        if (h->leaders || !h->comm) {
+            note(h, which.worker, result);
+        }
     } else {
         pass(turn, marks, result);
     }
@@ -455,28 +478,17 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
 
 /* ---- between steps ---- */
 
-/* The part of `parts` that has the worker. */
-static uint32_t part_with(const ls_local_hosts *h, uint32_t parts, uint32_t worker)
+/* Which of `count` hosts has the worker. */
+static uint32_t host_with(const ls_local_hosts *h, uint32_t count, uint32_t worker)
 {
-    uint32_t part = 0;
-    while (part + 1 < parts && worker >= ls_leaves_of_rank(h->workers, parts, part + 1).first) {
-        part++;
+    uint32_t host = 0;
+    while (host + 1 < count && worker >= ls_leaves_of_rank(h->workers, count, host + 1).first) {
+        host++;
     }
-    return part;
+    return host;
 }
 
-/* The rank that has the worker, as an earlier cut left it. A host has one rank. */
-static uint32_t holder_of(const ls_local_hosts *h, const ls_cut *held, uint32_t worker)
-{
-    const uint32_t part = held ? part_with(h, held->parts, worker) : 0;
-    uint32_t i = 0;
-    while (held && i + 1 < held->host_count && held->hosts[i + 1].first_part <= part) {
-        i++;
-    }
-    return held ? held->hosts[i].holder : 0;
-}
-
-/* Moves a worker's parameters and moments from one rank to another. */
+/* Moves a worker's parameters and moments from one host to another. */
 static ls_status move_worker(ls_local_hosts *h, uint32_t worker, uint32_t source, uint32_t target)
 {
     const uint64_t floats = (uint64_t)h->state->layout->float_count;
@@ -487,9 +499,15 @@ static ls_status move_worker(ls_local_hosts *h, uint32_t worker, uint32_t source
         h->counts[2 * h->ranks + source] = h->rank == target ? floats : 0;
         const ls_comm_blocks blocks = {h->counts, h->counts + h->ranks, h->counts + 2 * h->ranks,
                                        h->counts + 3 * h->ranks};
-        LS_TRY(crossed(h, ls_comm_all_to_all_blocks(h->comm, own, own, &blocks, LS_F32, NULL)));
+        LS_TRY(crossed(h, ls_comm_all_to_all_blocks(h->leaders, own, own, &blocks, LS_F32, NULL)));
     }
     return LS_OK;
+}
+
+/* All ranks of a host go on when its leader has done the moving. */
+static ls_status meet(ls_local_hosts *h)
+{
+    return h->comm ? crossed(h, ls_comm_barrier(h->comm, NULL)) : LS_OK;
 }
 
 ls_status ls_local_hosts_distribute(ls_local_hosts *h, const ls_cut *held)
@@ -497,20 +515,21 @@ ls_status ls_local_hosts_distribute(ls_local_hosts *h, const ls_cut *held)
     const ls_state *state = h->state;
     const uint64_t floats = (uint64_t)state->layout->float_count;
     float *const flats[] = {state->parameters, state->m, state->v};
-    for (uint32_t i = 0; h->comm && i < (h->local.delay > 0 ? 3 : 2); i++) {
-        LS_TRY(crossed(h, ls_comm_broadcast(h->comm, flats[i], floats, LS_F32, 0, NULL)));
+    for (uint32_t i = 0; h->leaders && i < (h->local.delay > 0 ? 3 : 2); i++) {
+        LS_TRY(crossed(h, ls_comm_broadcast(h->leaders, flats[i], floats, LS_F32, 0, NULL)));
     }
-    for (uint32_t worker = 0; worker < h->workers; worker++) {
-        LS_TRY(move_worker(h, worker, holder_of(h, held, worker), part_with(h, h->ranks, worker)));
+    for (uint32_t worker = 0; h->leaders && worker < h->workers; worker++) {
+        const uint32_t source = held ? held->hosts[host_with(h, held->host_count, worker)].holder : 0;
+        LS_TRY(move_worker(h, worker, source, host_with(h, h->ranks, worker)));
     }
-    return LS_OK;
+    return meet(h);
 }
 
 ls_status ls_local_hosts_gather(ls_local_hosts *h)
 {
     LS_TRY(end_exchange(h));
-    for (uint32_t worker = 0; worker < h->workers; worker++) {
-        LS_TRY(move_worker(h, worker, part_with(h, h->ranks, worker), 0));
+    for (uint32_t worker = 0; h->leaders && worker < h->workers; worker++) {
+        LS_TRY(move_worker(h, worker, host_with(h, h->ranks, worker), 0));
     }
-    return LS_OK;
+    return meet(h);
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Local steps (train/local.h) on several hosts, one rank on each: a worker's steps are made on its
- * host alone, and only the outer step and a few numbers of each step cross the link.
+ * Local steps (train/local.h) on several hosts: a worker's steps are made on its host alone, by all
+ * ranks there together, and only the outer step and a few numbers of each step cross the link.
  *
- *   workers   0 1 2 3 4        consecutive workers to consecutive ranks, as leaves go to ranks
- *   rank      0 0 1 1 2
+ *   workers   0 1 2 3 4        consecutive workers to consecutive hosts, as leaves go to ranks
+ *   host      0 0 1 1 2
  *
  * All ranks pass through all turns in order; in a turn of a worker that is elsewhere, a rank does
  * nothing. After the last worker's turn of a step all ranks tell each other losses, norms and
- * counts, so that each has the result of the step. In the outer turn each rank sends the
- * differences of its workers, packed (ls_local.form), a share of the parameters to each rank; each
- * adds its share up in the tree over the workers and sends the packed sum to all others. Shares are
- * whole blocks. With P ranks that have w workers each, a rank sends (w + 1) (P - 1) / P times what
- * all parameters take in that form.
+ * counts, so that each has the result of the step. In the outer turn the first rank of each host,
+ * its leader, sends the differences of its workers, packed (ls_local.form), a share of the
+ * parameters to each leader; each adds its share up in the tree over the workers and sends the
+ * packed sum to all others. Shares are whole blocks. With P hosts that have w workers each, a
+ * leader sends (w + 1) (P - 1) / P times what all parameters take in that form.
  *
  * With a delay the outer gradient is exchanged by a thread, over a group of its own, while workers
  * go on: what is sent is packed where it is made, into a buffer for all parameters, and the turn
  * that applies it waits for the rest.
  *
- * Every rank keeps the shared parameters and the outer momentum; a worker's parameters and moments
+ * Every host keeps the shared parameters and the outer momentum; a worker's parameters and moments
  * are on its host, and come to the first host before the trainer saves. Ranks come and go at the
  * end of a round; when one is lost, all return to the newest checkpoint (team/reform.h).
  *
@@ -34,10 +34,11 @@
 
 typedef struct ls_local_hosts ls_local_hosts;
 
-/* comm, state, control: borrowed. comm NULL: the other hosts are lost, and this rank has all
- * workers. Errors: LS_ERR_MEMORY. */
+/* comm, state, control: borrowed. comm NULL: the other hosts are lost, and this one has all
+ * workers. first_rank: of this host in comm. Errors: LS_ERR_MEMORY, those of the communicator. */
 LS_MUST_CHECK ls_status ls_local_hosts_create(ls_comm *comm, const ls_state *state, const ls_local *local,
-                                              ls_control *control, ls_local_hosts **hosts_out);
+                                              ls_control *control, uint32_t first_rank,
+                                              ls_local_hosts **hosts_out);
 void ls_local_hosts_destroy(ls_local_hosts *hosts); /* NULL allowed */
 
 /* Sets what outer steps need of a stepper, and takes over its should_stop, on which the ranks agree

@@ -327,7 +327,8 @@ static ls_status join_others(rank *r)
     const ls_step_settings settings = ls_session_step_settings(&r->session);
     const bool is_apart = settings.local.steps > 0; /* workers share nothing but the outer step */
     if (is_apart && r->control->coordinator[0]) {
-        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &settings.local, r->control, &r->local_hosts));
+        LS_TRY(ls_local_hosts_create(r->comm, &r->state, &settings.local, r->control, r->team.first_part,
+                                     &r->local_hosts));
     }
     const ls_data_parallel_options options = {
         .plan = r->session.own_plans,

@@ -70,6 +70,7 @@ typedef struct ls_cluster_options {
     /* borrowed for the cluster's life; NULL: people start the agents */
     const ls_cluster_host *hosts;
     uint32_t host_count;
+    uint32_t slots_max; /* ranks of an agent that a person starts; 0: any number */
     /* for agents to connect; missing ones are logged from time to time */
     uint64_t start_timeout_ns;
     void *context;

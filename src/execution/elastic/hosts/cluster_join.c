@@ -111,7 +111,9 @@ static ls_cluster_agent *next_host(ls_cluster *cluster, uint64_t client, const l
     ls_cluster_agent *a = &cluster->agents[cluster->agent_count++];
     *a = (ls_cluster_agent){.is_spare = hello->is_spare, .first_rank = cluster->given};
     if (!hello->is_spare) {
-        const uint32_t most = left < LS_LOCAL_RANKS_MAX ? left : LS_LOCAL_RANKS_MAX;
+        const uint32_t slots_max = cluster->options.slots_max;
+        const uint32_t room = slots_max && slots_max < LS_LOCAL_RANKS_MAX ? slots_max : LS_LOCAL_RANKS_MAX;
+        const uint32_t most = left < room ? left : room;
         a->count = (hello->slots && hello->slots < most ? hello->slots : most) / unit * unit;
         cluster->given += a->count;
     }

@@ -136,13 +136,14 @@ static ls_status check_host(const ls_workers_options *options, const char *host,
 {
     const ls_run_parallel *parallel = &options->session->run.parallel;
     const uint32_t unit = ls_mesh_stage_ranks(ls_session_mesh(options->session));
-    if (options->session->run.train.local.steps > 0 && ranks != 1) {
+    const uint64_t leaves = ls_run_file_rank_leaves(&options->session->run, false);
+    if (options->session->run.train.local.steps > 0 && ranks > leaves) {
         return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "%s has %u ranks, but a run with local steps (train.local.steps) has one rank on each of "
-            "several hosts in this version: set slots=1 in the file of hosts (--local-ranks, "
-            "--slots), and --threads for more of its cores",
-            host, ranks);
+            LS_ERR_INVALID,
+            "%s has %u ranks, but a worker can be divided between %" PRIu64
+            " at most, its leaves (train.leaves / train.local.workers): change slots=N in the file "
+            "of hosts (--local-ranks), and use --threads for more of its cores",
+            host, ranks, leaves);
     }
     return ranks % unit == 0
                ? LS_OK
@@ -159,6 +160,14 @@ static ls_status check_hosts(const ls_workers_options *options)
     const ls_workers_hosts *hosts = options->hosts;
     if (!hosts) {
         return LS_OK;
+    }
+    const ls_run_local *local = &options->session->run.train.local;
+    if (local->steps > 0 && hosts->others && hosts->other_count >= local->workers) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "the run has %u hosts, but each needs a worker to itself (train.local.workers); use at "
+            "most %" PRIu64 " hosts, or another train.local.workers in a new run",
+            hosts->other_count + 1, local->workers);
     }
     LS_TRY(check_host(options, "this host", hosts->local_ranks));
     for (uint32_t i = 0; hosts->others && i < hosts->other_count; i++) {

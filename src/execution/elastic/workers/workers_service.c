@@ -592,6 +592,7 @@ static ls_status start_cluster(ls_workers *workers, uint64_t step)
         .run_dir = workers->options.run_dir,
         .hosts = hosts->others ? others : NULL,
         .host_count = hosts->other_count,
+        .slots_max = run->train.local.steps > 0 ? (uint32_t)ls_run_file_rank_leaves(run, false) : 0,
         .start_timeout_ns = (uint64_t)(start_timeout_s(workers) * 1e9),
         .context = workers,
         .exchange_bytes = exchange_bytes,
