@@ -15,7 +15,8 @@
 
 static ls_status open_regular(const char *path, int *fd_out, size_t *bytes_out)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* A pipe must not be waited for: it is refused below. */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return ls_fail_errno(errno, "can't open %s", path);
     }

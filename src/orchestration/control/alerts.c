@@ -40,7 +40,11 @@ static void tell(ls_controller *c, ls_entry *entry, ls_alert_kind kind, const ch
                       .job = entry ? entry->job->id : 0};
     ls_text clean = {0};
     ls_text_append_printable(&clean, text, strnlen(text, LS_ALERT_TEXT_BYTES - 1), "");
-    snprintf(alert.text, sizeof alert.text, "%s", ls_text_string(&clean));
+    size_t bytes = clean.bytes < sizeof alert.text ? clean.bytes : sizeof alert.text - 1;
+    while (bytes < clean.bytes && (clean.data[bytes] & 0xC0) == 0x80) {
+        bytes--; /* a text that ends within a character would be no JSON */
+    }
+    snprintf(alert.text, sizeof alert.text, "%.*s", (int)bytes, ls_text_string(&clean));
     snprintf(alert.account, sizeof alert.account, "%s", entry ? entry->job->account : account);
     ls_text_release(&clean);
     keep(c, &alert);

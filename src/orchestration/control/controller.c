@@ -682,6 +682,7 @@ bool ls_controller_let_go(ls_controller *c, uint64_t id)
         c->ended_count--;
         destroy_entry(entry);
     }
+    ls_sweeps_let_go(c, id);
     return true;
 }
 

@@ -286,6 +286,8 @@ void ls_sweeps_decide(ls_controller *c);
  * ls_sweeps_written. */
 const json_t *ls_sweeps_rows(ls_controller *c);
 void ls_sweeps_written(ls_controller *c);
+/* The record of a job is removed from the store. With its last job, a sweep that has ended goes. */
+void ls_sweeps_let_go(ls_controller *c, uint64_t job);
 void ls_sweeps_destroy(ls_controller *c);
 
 /* ---- sweep_answers.c ---- */

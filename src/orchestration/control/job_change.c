@@ -21,12 +21,21 @@ typedef struct change {
 
 /* ---- the new request ---- */
 
-static void add_override(json_t *request, const char *text)
+/* "KEY=VALUE". What was set for the key before goes, so that a request does not grow with the
+ * number of changes. */
+static void set_override(json_t *request, const char *text)
 {
     json_t *set = json_object_get(request, "set");
+    const size_t key_bytes = strcspn(text, "=") + 1;
     if (!json_is_array(set)) {
         set = json_array();
         json_object_set_new(request, "set", set);
+    }
+    for (size_t i = json_array_size(set); i-- > 0;) {
+        const char *one = json_string_value(json_array_get(set, i));
+        if (one && strncmp(one, text, key_bytes) == 0) {
+            json_array_remove(set, i);
+        }
     }
     json_array_append_new(set, json_string(text));
 }
@@ -37,19 +46,19 @@ static json_t *request_with(const ls_job *job, const change *wanted)
     char text[64];
     if (wanted->time_limit_s) {
         snprintf(text, sizeof text, "job.time_limit=%.12gs", json_number_value(wanted->time_limit_s));
-        add_override(request, text);
+        set_override(request, text);
     }
     if (json_is_number(wanted->max_cost)) {
         snprintf(text, sizeof text, "job.max_cost=%.12g", json_number_value(wanted->max_cost));
-        add_override(request, text);
+        set_override(request, text);
     } else if (wanted->max_cost) {
-        add_override(request, "job.max_cost=auto");
+        set_override(request, "job.max_cost=auto");
     }
     if (wanted->account) {
         json_object_set_new(request, "account", json_deep_copy(wanted->account));
     }
     if (wanted->after) {
-        add_override(request, "job.after=[]");
+        set_override(request, "job.after=[]");
         json_object_set_new(request, "after", json_deep_copy(wanted->after));
     }
     return request;

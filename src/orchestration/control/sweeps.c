@@ -88,9 +88,10 @@ static ls_sweep *add(ls_controller *c, uint64_t first, uint32_t count)
     return sweep;
 }
 
-static void remove_last(ls_controller *c)
+static void remove_at(ls_controller *c, uint32_t index)
 {
-    ls_sweep *sweep = c->sweeps[--c->sweep_count];
+    ls_sweep *sweep = c->sweeps[index];
+    memmove(&c->sweeps[index], &c->sweeps[index + 1], (--c->sweep_count - index) * sizeof(ls_sweep *));
     json_decref(sweep->failure);
     json_decref(sweep->text);
     json_decref(sweep->sets);
@@ -99,10 +100,21 @@ static void remove_last(ls_controller *c)
     free(sweep);
 }
 
+void ls_sweeps_let_go(ls_controller *c, uint64_t job)
+{
+    for (uint32_t i = 0; i < c->sweep_count; i++) {
+        const ls_sweep *sweep = c->sweeps[i];
+        if (job == sweep->first + sweep->count - 1 && sweep->has_ended && !sweep->is_changed) {
+            remove_at(c, i);
+            return;
+        }
+    }
+}
+
 void ls_sweeps_destroy(ls_controller *c)
 {
     while (c->sweep_count > 0) {
-        remove_last(c);
+        remove_at(c, c->sweep_count - 1);
     }
     json_decref(c->sweep_rows);
     free(c->sweeps);
@@ -260,7 +272,7 @@ ls_status ls_controller_restore_sweep(ls_controller *c, const json_t *state)
         return ls_fail(LS_ERR_DATA, "the daemon's stored record of a sweep is damaged");
     }
     if (!read_state(state, add(c, (uint64_t)first, (uint32_t)count))) {
-        remove_last(c);
+        remove_at(c, c->sweep_count - 1);
         return ls_fail(LS_ERR_DATA, "the daemon's stored record of sweep-%lld is damaged", (long long)first);
     }
     return LS_OK;

@@ -38,7 +38,7 @@ static bool is_folder_key(const char *key)
 static ls_status put_path(ls_blob_store *to, const char *to_key, const char *path, uint64_t *bytes_out)
 {
     struct stat info;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &info) != 0) {
         const ls_status status = ls_fail_errno(errno, "can't open %s", path);
         if (fd >= 0) {

@@ -40,7 +40,7 @@ static ls_status open_data(ls_checkpoint_reader *reader, const char *path, uint6
                            ls_reader_file *file)
 {
     const ls_read_calls *calls = reader->calls;
-    int fd = calls->open(calls->context, path, O_RDONLY | O_NOFOLLOW);
+    int fd = calls->open(calls->context, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     file->direct = false;
     if (fd >= 0 && bytes >= DIRECT_FROM_BYTES && !is_cached(fd, bytes)) {
         const int direct = calls->open(calls->context, path, O_RDONLY | O_NOFOLLOW | O_DIRECT);

@@ -21,7 +21,7 @@ const char *ls_report_file_name(ls_report_file file)
 /* Reads a file that may be growing; empty when it does not exist. */
 static ls_status read_all(const char *path, ls_text *text)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return errno == ENOENT ? LS_OK : ls_fail_errno(errno, "can't open %s", path);
     }

@@ -13,6 +13,19 @@ train: {steps: 8, global_batch: 4, micro_batch: 4, seed: 3, optimizer: {kind: ad
 EOF
 expect 0 "$LOCKSTEP" train run.yaml --run-dir all/tiny --threads 1 || finish
 mkdir -p all/board all/text && cp all/tiny/tb/* all/board/
+# Pipes in place of a run's files, to which nothing ever writes: neither the page nor a report waits for them.
+mkdir -p pipes/run && cp all/tiny/metrics.jsonl pipes/run/
+mkfifo pipes/run/{summary.json,run.yaml,events.jsonl}
+expect 0 timeout 20 "$LOCKSTEP" report pipes/run --html pipes.html
+"$LOCKSTEP" view pipes --listen 127.0.0.1:0 >shown &
+viewer=$!
+for ((i = 0; i < 200; i++)); do
+    grep -q ' at http' shown && break
+    sleep 0.1
+done
+check "a page beside pipes" grep -q '^1 run at' shown
+kill "$viewer"
+wait "$viewer"
 
 expect 2 "$LOCKSTEP" view nowhere
 says "there is no folder nowhere"

@@ -239,10 +239,34 @@ static void budgets_are_told_twice(void **state)
     assert_int_equal(count_alerts("budget"), 2);
 }
 
+/* A text is cut between characters: in the middle of one it would be lost, with its history. */
+static void long_alerts_are_cut_between_characters(void **state)
+{
+    (void)state;
+    const uint64_t id = submit_run("hold: false");
+    for (size_t i = 0; i < 3; i++) {
+        ls_text text = {0};
+        ls_text_append_bytes(&text, "\x01\x01\x01", 3);
+        ls_text_append_bytes(&text, "aaa", i);
+        while (text.bytes < 400) {
+            ls_text_append(&text, "é€");
+        }
+        report(id, (ls_engine_report){.kind = LS_ENGINE_ALERT,
+                                      .alert_number = (uint32_t)i + 1,
+                                      .alert = LS_ALERT_OTHER,
+                                      .text = ls_text_string(&text)});
+        assert_int_equal(count_alerts("other"), i + 1);
+        assert_int_equal(strncmp(last_text(), "\\x01\\x01\\x01aaa", 12 + i), 0);
+        assert_in_range(strlen(last_text()), LS_ALERT_TEXT_BYTES - 5, LS_ALERT_TEXT_BYTES - 1);
+        ls_text_release(&text);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(long_alerts_are_cut_between_characters),
         TEST(stalls_are_told_once),
         TEST(deadlines_that_will_be_missed_are_told),
         TEST(low_utilisation_is_told),

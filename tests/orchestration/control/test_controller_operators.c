@@ -110,6 +110,22 @@ static void waiting_jobs_take_other_terms(void **state)
     assert_state(second, HELD);
 }
 
+/* Otherwise a user could make the daemon's memory and the time of each change grow without end. */
+static void requests_do_not_grow_with_changes(void **state)
+{
+    (void)state;
+    const uint64_t id = submit(1, "hold: true");
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(call(LS_VERB_CHANGE, "{'job': 1, 'time_limit_s': 7200, 'max_cost': 5, 'after': []}"),
+                         200);
+    }
+    assert_int_equal(job(id)->spec.set.count, 3);
+    assert_float_equal(job(id)->spec.time_limit_s, 7200.0, 0.0);
+    assert_int_equal(call(LS_VERB_CHANGE, "{'job': 1, 'max_cost': null}"), 200);
+    assert_int_equal(job(id)->spec.set.count, 3);
+    assert_float_equal(job(id)->spec.max_cost_usd, 0.0, 0.0);
+}
+
 static void changes_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
@@ -318,6 +334,7 @@ int main(void)
         CASE(resize_says_what_it_does_and_keeps_a_maximum),
         CASE(resize_refuses_what_makes_no_sense),
         CASE(waiting_jobs_take_other_terms),
+        CASE(requests_do_not_grow_with_changes),
         CASE(changes_that_make_no_sense_are_refused),
         CASE(paused_queue_starts_nothing),
         CASE(drained_nodes_keep_what_runs),

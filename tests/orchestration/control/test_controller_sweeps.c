@@ -169,6 +169,33 @@ static void sweep_keeps_what_users_say(void **state)
     assert_int_equal(json_array_size(json_object_get(w.answer, "sweeps")), 1);
 }
 
+static size_t count_sweeps(void)
+{
+    assert_int_equal(call(LS_VERB_SWEEPS, "{}"), 200);
+    return json_array_size(json_object_get(w.answer, "sweeps"));
+}
+
+/* Otherwise the daemon's memory grows with each sweep that ever was. */
+static void sweep_goes_with_the_records_of_its_jobs(void **state)
+{
+    (void)state;
+    assert_int_equal(sweep(""), 201);
+    for (uint64_t id = 1; id <= 3; id++) {
+        assert_int_equal(on(LS_VERB_CANCEL, id), 200);
+        ends(id, 143);
+    }
+    assert_false(ls_controller_let_go(w.controller, 4)); /* runs */
+    assert_int_equal(count_sweeps(), 1);
+    assert_int_equal(on(LS_VERB_CANCEL, 4), 200);
+    ends(4, 143);
+    assert_true(ls_controller_let_go(w.controller, 1));
+    assert_int_equal(count_sweeps(), 1);
+    assert_int_equal(sweep(""), 201);
+    assert_true(ls_controller_let_go(w.controller, 4));
+    assert_int_equal(count_sweeps(), 1);
+    assert_int_equal(on(LS_VERB_SWEEP_OF, 5), 200); /* the other one */
+}
+
 static void sweep_needs_what_it_compares_by(void **state)
 {
     (void)state;
@@ -234,6 +261,7 @@ int main(void)
         CASE(sweep_is_stopped_by_failures_alike),
         CASE(sweep_goes_on_after_other_failures),
         CASE(sweep_keeps_what_users_say),
+        CASE(sweep_goes_with_the_records_of_its_jobs),
         CASE(sweep_needs_what_it_compares_by),
         CASE(sweep_refuses_bad_settings),
         cmocka_unit_test_setup_teardown(sweep_on_an_engine_that_decides, set_up_deciding, tear_down),
