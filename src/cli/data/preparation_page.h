@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* report: of ls_preparation_report. Writes the same bytes for the same report. Errors: those of
+/* Writes the same bytes for the same report. Errors: those of
  * ls_file_write_atomic. */
 LS_MUST_CHECK ls_status ls_preparation_page_write(const char *folder, const json_t *report);
 

@@ -96,18 +96,14 @@ ls_status ls_prepare_pipeline(ls_arena *arena, const char *path, const char *fol
                                             .threads = threads > 0 ? (uint32_t)threads
                                                        : cores > 0 ? (uint32_t)cores
                                                                    : 1,
-                                            .progress = show_progress};
+                                            .progress = show_progress,
+                                            .page = ls_preparation_page_write};
     const ls_status status = ls_preparation_run(&options, &figures);
     if (isatty(STDERR_FILENO)) {
         fputs("\r\033[K", stderr);
     }
     LS_TRY(status);
     LS_TRY(ls_preparation_report(folder, &report));
-    const ls_status written = ls_preparation_page_write(folder, report);
-    if (written != LS_OK) {
-        json_decref(report);
-        return written;
-    }
     if (json) {
         json_object_set_new(report, "figures", figures_of(pipeline, &figures));
         ls_print_json(report);

@@ -271,6 +271,9 @@ static ls_status write_report(ls_preparation *p)
     json_object_set_new(report, "identity", json_string(p->pipeline->identity));
     json_object_set_new(report, "files", files);
     complete_steps(p->pipeline, counts.documents, json_object_get(report, "steps"));
+    if (status == LS_OK && p->options->page) {
+        status = p->options->page(p->options->folder, report);
+    }
     status = status == LS_OK ? ls_json_save(report_path(&p->arena, p->options->folder), report) : status;
     json_decref(report);
     ls_shard_counts_release(&counts);
@@ -351,6 +354,7 @@ static ls_status run_finish(ls_preparation *p, const ls_pass *pass, size_t unit)
     (void)unit;
     LS_TRY(sweep(p, "data"));
     LS_TRY(sweep(p, "removed"));
+    LS_TRY(sweep(p, "."));
     return write_report(p);
 }
 

@@ -33,6 +33,9 @@ typedef struct ls_preparation_options {
      * of how many files are done. May be NULL. */
     void (*progress)(void *context, const char *part, size_t done, size_t total);
     void *context;
+    /* Writes what people read of the report to the folder, just before report.json is written, in
+     * the one process that writes it. May be NULL. */
+    ls_status (*page)(const char *folder, const json_t *report);
 } ls_preparation_options;
 
 /* What the calling process did; zero for what others did. */

@@ -74,7 +74,8 @@ same "what was removed" "$(cat found)" "kept 296 gone 7
 not_utf8 | holds text of test.jsonl:1
 Write to [MAIL], call [PHONE], card [CARD], IBAN [IBAN]. | page 42 | False"
 
-# The same bytes for any number of threads, for processes at once, and after kills at any time.
+# The same bytes for any number of threads, for processes at once, and after kills at any time, also while a report is written.
+mkdir three && touch three/report.html.tmp.12 three/report.json.tmp.34
 expect 0 "$LOCKSTEP" data prepare web.yaml -o three --threads 3
 check "the same bytes with three threads" diff -r one three
 pids=()
