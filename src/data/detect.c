@@ -6,6 +6,7 @@
 typedef unsigned long long ull;
 
 static const uint64_t HEAD_BYTES = UINT64_C(4) << 20;
+enum { SEEN_MAX = 1000 };
 
 /* The key of the file's own item goes before the one of all files. */
 static ls_form_keys keys_of(const ls_corpus_file *file, const ls_form_keys *keys)
@@ -15,41 +16,46 @@ static ls_form_keys keys_of(const ls_corpus_file *file, const ls_form_keys *keys
     return own;
 }
 
-/* The first record of the content. NULL: it can't be read. */
-static json_t *first_record(const ls_corpus_file *file, ls_file_map content, uint64_t *line_out)
+/* The first record of the content that can be read. NULL: there are none, or they can't be found.
+ * Errors: what is wrong with the first, if none of the first SEEN_MAX can be read. */
+static ls_status first_record(const ls_corpus_file *file, ls_file_map content, uint64_t *line_out,
+                              json_t **object_out)
 {
     /* The form decides about nothing but the column of the document, which may not be there. */
     ls_corpus_file any = *file;
     any.form = LS_RECORD_MESSAGES;
     ls_records records;
-    ls_record record;
-    json_t *object = NULL;
+    ls_record first = {0}, record = {0};
+    *object_out = NULL;
     if (ls_records_open(&any, (const char *)content.data, content.bytes, &records) != LS_OK) {
-        return NULL;
+        return LS_OK;
     }
     ls_record_cursor cursor = records.first;
-    if (ls_records_next(&records, &cursor, &record) != LS_OK || !record.data ||
-        ls_records_object(&records, &record, &object) != LS_OK || !json_is_object(object)) {
-        json_decref(object);
-        return NULL;
+    for (int i = 0; i < SEEN_MAX; i++) {
+        if (ls_records_next(&records, &cursor, &record) != LS_OK || !record.data) {
+            break;
+        }
+        first = i == 0 ? record : first;
+        if (ls_records_object(&records, &record, object_out) == LS_OK) {
+            *line_out = record.line;
+            return LS_OK;
+        }
     }
-    *line_out = record.line;
-    return object;
+    return first.data ? ls_records_object(&records, &first, object_out) : LS_OK;
 }
 
 static ls_status detect_in(ls_corpus_file *file, const ls_form_keys *keys, ls_file_map content,
                            bool *found_out)
 {
-    json_t *object = first_record(file, content, &file->form_line);
+    json_t *object = NULL;
+    ls_status status = first_record(file, content, &file->form_line, &object);
     *found_out = object != NULL;
-    if (!object) {
+    if (object) {
         ls_error_clear();
-        return LS_OK;
-    }
-    ls_status status = ls_record_form_of(object, keys, &file->form);
-    json_decref(object);
-    if (status != LS_OK) {
-        status = ls_fail_within(status, "%s:%llu", file->path, (ull)file->form_line);
+        status = ls_record_form_of(object, keys, &file->form);
+        json_decref(object);
+        status =
+            status == LS_OK ? LS_OK : ls_fail_within(status, "%s:%llu", file->path, (ull)file->form_line);
     }
     return status;
 }
@@ -65,9 +71,10 @@ static ls_status detect_packed(ls_corpus_file *file, const ls_form_keys *keys, c
         const ls_status status = detect_in(file, keys, content, &found);
         const bool is_all = head == 0 || content.bytes < head;
         ls_file_map_close(&content);
-        if (status != LS_OK || found || is_all) {
+        if (found || is_all) {
             return status;
         }
+        ls_error_clear(); /* the first record may be longer than the head */
     }
 }
 

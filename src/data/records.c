@@ -208,7 +208,10 @@ static ls_status next_cell(const ls_records *r, ls_record_cursor *cursor, cell *
             LS_ERR_DATA,
             "%s:%llu: '%c' follows the quote that ends a cell; a %s or the end of the line is needed, "
             "and a quote inside a quoted cell is written twice",
-            r->file->path, (ull)cursor->line, r->data[cursor->at], r->delimiter == ',' ? "comma" : "tab");
+            r->file->path, (ull)cursor->line, r->data[cursor->at],
+            r->delimiter == ','   ? "comma"
+            : r->delimiter == ';' ? "semicolon"
+                                  : "tab");
     }
     cursor->line += cursor->at < r->bytes && cell_out->last;
     cursor->at += cursor->at < r->bytes;
@@ -326,10 +329,16 @@ static ls_status find_column(ls_records *r, ls_text *names)
     return found || r->file->form != LS_RECORD_TEXT ? LS_OK : fail_without_column(r, names, begin.line);
 }
 
+/* Spreadsheets write semicolons where a comma is the decimal point. */
 static ls_status open_csv(ls_records *r)
 {
     ls_text names = {0};
-    r->delimiter = r->file->kind == LS_CORPUS_TSV ? '\t' : ',';
+    const char *row = r->data + r->first.at;
+    const size_t left = r->bytes - r->first.at;
+    const char *end = memchr(row, '\n', left);
+    const size_t length = end ? (size_t)(end - row) : left;
+    const bool is_semicolons = !memchr(row, ',', length) && memchr(row, ';', length);
+    r->delimiter = r->file->kind == LS_CORPUS_TSV ? '\t' : is_semicolons ? ';' : ',';
     const ls_status status = find_column(r, &names);
     ls_text_release(&names);
     return status;

@@ -7,7 +7,8 @@
  *   CSV, TSV     RFC 4180: the first row names the columns; a cell that begins with a double quote
  *                ends with one and may hold delimiters, line ends and doubled quotes; every row has
  *                as many cells as the first; empty lines are skipped. Quotes inside a cell that
- *                does not begin with one are kept as they are. TSV: the delimiter is a tab
+ *                does not begin with one are kept as they are. TSV: the delimiter is a
+ *                tab; CSV whose first row has semicolons and no comma: a semicolon
  *
  * The document of a record is the value of one key or column, ls_corpus_file.field; records of
  * conversations (ls_corpus_file.form) are read as a whole. A byte order

@@ -10,14 +10,18 @@
 
 typedef struct new_settings {
     const char *data, *model;
-    bool skip_bad, json;
+    ls_option_strings set;
+    bool json;
 } new_settings;
 
 static const ls_option new_options[] = {
     LS_ROW_TEXT(new_settings, data, "FILE", "text or records to train on: a file, a folder or a pattern"),
     LS_ROW_TEXT(new_settings, model, "DIR",
                 "model to train further: a Hugging Face directory, a checkpoint or a run directory"),
-    LS_ROW_BOOL(new_settings, skip_bad, "leave out records that cannot be used, instead of refusing them"),
+    LS_ROW_TEXTS(
+        new_settings, set, "KEY=VALUE",
+        "set a key of the run file about its data, such as data.bad_records=skip; may be given several "
+        "times"),
     LS_ROW_JSON(new_settings),
 };
 
@@ -86,7 +90,8 @@ static ls_status run_new(const ls_invocation *invocation)
     ls_new_options options = {.dir = invocation->words[1],
                               .data = settings->data,
                               .model = settings->model,
-                              .skip_bad = settings->skip_bad};
+                              .set = settings->set.items,
+                              .set_count = settings->set.count};
     while (options.kind < LS_NEW_KINDS && strcmp(ls_new_names[options.kind], invocation->words[0]) != 0) {
         options.kind++;
     }
@@ -128,10 +133,14 @@ const ls_command ls_command_new = {
                "The command looks at the data, the model and this machine, writes DIR/train.yaml\n"
                "with comments, and says what the run will cost. The run is named after DIR.\n"
                "A model on a hub is fetched first, with 'lockstep pull ORG/NAME -o MODEL_DIR'.\n"
+               "Where records have other keys than the usual ones, or could be read in two ways,\n"
+               "--set says what is meant.\n"
                "\n"
                "Examples:\n"
                "  lockstep pull HuggingFaceTB/SmolLM2-135M -o smollm2-135m\n"
                "  lockstep new chat assistant --data records.jsonl --model smollm2-135m\n"
+               "  lockstep new chat support --data tickets.csv --model smollm2-135m \\\n"
+               "      --set data.prompt_field=Ticket --set data.completion_field=Reply\n"
                "  lockstep new scratch stories --data stories.txt",
     LS_SETTINGS(new_settings, new_options),
     .run = run_new,

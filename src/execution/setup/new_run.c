@@ -20,6 +20,9 @@
 enum { CONTEXT_UNIT = 64, TEXT_CONTEXT = 1024, TOKENS_PER_PARAMETER = 20, SMALL_MODEL = 20000000 };
 enum { PACKED = 8, PACKED_CONTEXT = 2048 };
 
+static const char DATA_KEYS[] = "data."; /* that --set takes */
+static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+
 const char *const ls_new_names[LS_NEW_KINDS + 1] = {"finetune", "chat", "scratch", NULL};
 
 /* For models without a template: no words that a tokenizer would need as tokens of their own. */
@@ -110,6 +113,15 @@ static void choose_tuning(new_run *n)
 
 /* ---- the run file ---- */
 
+/* The path as it stays valid in any folder; a pattern or what does not exist is left as it is. */
+static const char *whole_path(ls_arena *arena, const char *path)
+{
+    char *real = path[0] ? realpath(path, NULL) : NULL;
+    const char *whole = ls_arena_strdup(arena, real ? real : path);
+    free(real);
+    return whole;
+}
+
 static void append_head(const new_run *n, ls_text *text)
 {
     ls_text_printf(
@@ -155,6 +167,33 @@ static void append_model(const new_run *n, ls_text *text)
     }
 }
 
+static bool is_set(const new_run *n, const char *key)
+{
+    const size_t bytes = strlen(key);
+    for (size_t i = 0; i < n->options->set_count; i++) {
+        if (strncmp(n->options->set[i], key, bytes) == 0 && n->options->set[i][bytes] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the user decided, "data.KEY=VALUE". */
+static void append_set(const new_run *n, ls_text *text)
+{
+    for (size_t i = 0; i < n->options->set_count; i++) {
+        const char *key = n->options->set[i] + sizeof DATA_KEYS - 1, *value = strchr(key, '=') + 1;
+        const bool is_path = strncmp(key, "template=", 9) == 0 && ls_path_exists(value);
+        ls_text_printf(text, "  %.*s: ", (int)(value - 1 - key), key);
+        if (!is_path && value[strspn(value, PLAIN)] == '\0') {
+            ls_text_append(text, value); /* a number, a truth or a word must not be quoted */
+        } else {
+            ls_text_append_quoted(text, is_path ? whole_path(n->arena, value) : value);
+        }
+        ls_text_append(text, "\n");
+    }
+}
+
 static void append_data(const new_run *n, ls_text *text)
 {
     const ls_survey *v = &n->survey;
@@ -170,12 +209,13 @@ static void append_data(const new_run *n, ls_text *text)
         ls_text_append_quoted(text, n->template);
         ls_text_append(text, "\n");
     }
-    if (n->options->skip_bad) {
-        ls_text_append(text, "  bad_records: skip         # records that cannot be used are left out\n");
-    }
-    if (is_chat) {
+    append_set(n, text);
+    if (is_chat && !is_set(n, "data.loss_on")) {
         ls_text_append(text,
                        "  loss_on: assistant        # the answers are learned, the questions are not\n");
+    }
+    if (is_set(n, "data.validation_fraction")) {
+        return;
     }
     ls_text_printf(text, "  validation_fraction: %s %s\n", n->size || v->samples > 2000 ? "0.05" : "0.1 ",
                    is_chat ? "   # held out, whole conversations" : "   # held out");
@@ -330,21 +370,16 @@ static json_t *result_of(const new_run *n, const json_t *plan)
 
 /* ---- the whole ---- */
 
-/* The path as it stays valid in any folder; a pattern or what does not exist is left as it is. */
-static const char *whole_path(ls_arena *arena, const char *path)
-{
-    char *real = path[0] ? realpath(path, NULL) : NULL;
-    const char *whole = ls_arena_strdup(arena, real ? real : path);
-    free(real);
-    return whole;
-}
-
 /* Takes a look at the data, with a template of our own where one is needed. */
 static ls_status survey(new_run *n, ls_model_file *model)
 {
     bool needs_template = false;
-    ls_survey_options options = {
-        .data = n->data, .template = "", .model = model, .limit = n->model_context + 1};
+    ls_survey_options options = {.data = n->data,
+                                 .template = "",
+                                 .model = model,
+                                 .limit = n->model_context + 1,
+                                 .set = n->options->set,
+                                 .set_count = n->options->set_count};
     LS_TRY(ls_survey_take(n->arena, &options, &n->survey, &needs_template));
     if (!needs_template) {
         return LS_OK;
@@ -381,7 +416,8 @@ static ls_status look(new_run *n)
 {
     if (n->options->kind == LS_NEW_SCRATCH) {
         bool needs_template;
-        const ls_survey_options options = {.data = n->data, .template = ""};
+        const ls_survey_options options = {
+            .data = n->data, .template = "", .set = n->options->set, .set_count = n->options->set_count};
         LS_TRY(ls_survey_take(n->arena, &options, &n->survey, &needs_template));
         n->size = &sizes[0];
         n->tokens = (double)n->survey.tokens * n->survey.scale / 3.5; /* bytes of a token, about */
@@ -405,6 +441,16 @@ static ls_status check_options(const ls_new_options *o)
     const bool is_scratch = o->kind == LS_NEW_SCRATCH;
     if (!o->data[0]) {
         return ls_fail(LS_ERR_INVALID, "--data FILE is missing: the text or the records to train on");
+    }
+    for (size_t i = 0; i < o->set_count; i++) {
+        const char *key = o->set[i];
+        if (strncmp(key, DATA_KEYS, sizeof DATA_KEYS - 1) != 0 || strncmp(key, "data.train=", 11) == 0) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "--set %s: 'lockstep new' takes keys that begin with data. except data.train, which "
+                "is --data; change other keys in the run file that it writes",
+                key);
+        }
     }
     if (is_scratch && o->model[0]) {
         return ls_fail(LS_ERR_INVALID,
@@ -452,7 +498,9 @@ ls_status ls_new_run(ls_arena *arena, const ls_new_options *options, json_t **re
     } else {
         const char *why = ls_arena_strdup(arena, ls_error_text());
         const char *hint =
-            strstr(why, "data.bad_records: skip") ? "; 'lockstep new' does so with --skip-bad" : "";
+            strstr(why, "data.bad_records") || strstr(why, "data.format") || strstr(why, "data.prompt_field")
+                ? ". Such a key is set with --set, as in --set data.bad_records=skip"
+                : "";
         const bool is_removed = ls_dir_remove(options->dir) == LS_OK;
         (void)ls_fail(status, "%s%s%s", why, hint,
                       is_removed ? "" : " (and the new folder could not be removed)");

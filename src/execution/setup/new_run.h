@@ -41,7 +41,9 @@ typedef struct ls_new_options {
     const char *dir;   /* made; it must not exist, or be empty */
     const char *data;  /* file, folder or pattern */
     const char *model; /* checkpoint, run or Hugging Face directory; "": none, for scratch */
-    bool skip_bad;     /* records that cannot be used are left out instead of being an error */
+    /* "data.KEY=VALUE": keys of the run file that the user decides about */
+    const char *const *set;
+    size_t set_count;
 } ls_new_options;
 
 /*

@@ -103,9 +103,10 @@ static ls_status add_file(void *context, const ls_corpus_file *file, uint64_t by
     s->walk.is_done = s->needs_template;
     return LS_OK;
 }
+
 static ls_status read_files(surveyor *s, ls_arena *arena, const ls_form_keys *keys)
 {
-    const ls_corpus_query query = {.patterns = &s->options->data, .pattern_count = 1};
+    const ls_corpus_query query = {.patterns = &s->options->data, .pattern_count = 1, .field = keys->text};
     ls_corpus_file *files = NULL;
     size_t count = 0;
     LS_TRY(ls_corpus_expand(arena, &query, &files, &count));
@@ -118,13 +119,17 @@ static ls_status read_files(surveyor *s, ls_arena *arena, const ls_form_keys *ke
 }
 
 /* The recipe of the run to come. */
-static ls_status open_recipe(ls_arena *arena, const ls_survey_options *o, ls_run_recipe *recipe)
+static ls_status open_recipe(surveyor *s, ls_arena *arena, ls_run_file *run, ls_run_recipe *recipe)
 {
-    ls_run_file run;
-    LS_TRY(ls_run_file_of_data(arena, "new", o->data, NULL, 0, &run));
-    run.model.from = o->model->path;
-    run.data.template = o->template[0] ? o->template : "auto";
-    return ls_run_recipe_of_model(arena, &run, o->model, o->model->tokenizer, recipe);
+    const ls_survey_options *o = s->options;
+    s->tokenizer = o->model->tokenizer;
+    LS_TRY(ls_tokenizer_scratch_create(s->tokenizer, &s->scratch));
+    run->model.from = o->model->path;
+    run->data.template = o->template[0] ? o->template : run->data.template;
+    LS_TRY(ls_run_recipe_of_model(arena, run, o->model, s->tokenizer, recipe));
+    s->recipe = recipe->recipe;
+    s->survey.template_name = recipe->template_name;
+    return LS_OK;
 }
 
 static void summarise(surveyor *s)
@@ -142,19 +147,14 @@ static void summarise(surveyor *s)
 ls_status ls_survey_take(ls_arena *arena, const ls_survey_options *options, ls_survey *survey_out,
                          bool *needs_template_out)
 {
-    static const ls_form_keys text_keys = {.text = "text"};
     surveyor s = {.options = options};
     ls_run_recipe recipe = {0};
-    ls_status status = LS_OK;
-    if (options->model) {
-        s.tokenizer = options->model->tokenizer;
-        status = ls_tokenizer_scratch_create(s.tokenizer, &s.scratch);
-        status = status == LS_OK ? open_recipe(arena, options, &recipe) : status;
-        s.recipe = recipe.recipe;
-        s.survey.template_name = recipe.template_name;
-    }
+    ls_run_file run;
+    LS_TRY(ls_run_file_of_data(arena, "new", options->data, options->set, options->set_count, &run));
+    const ls_form_keys keys = ls_run_form_keys(&run);
+    ls_status status = options->model ? open_recipe(&s, arena, &run, &recipe) : LS_OK;
     if (status == LS_OK) {
-        status = read_files(&s, arena, s.recipe ? ls_recipe_keys(s.recipe) : &text_keys);
+        status = read_files(&s, arena, &keys);
     }
     if (status == LS_OK) {
         summarise(&s);

@@ -29,10 +29,12 @@ typedef struct ls_survey {
 } ls_survey;
 
 typedef struct ls_survey_options {
-    const char *data;     /* file, folder or pattern */
-    const char *template; /* a chat template; "": that of the model */
-    ls_model_file *model; /* NULL: bytes are counted as tokens, and records must be text */
-    uint64_t limit;       /* tokens that fit into the model's context; 0: any number */
+    const char *data;       /* file, folder or pattern */
+    const char *template;   /* a chat template; "": that of the model, or of the overrides */
+    ls_model_file *model;   /* NULL: bytes are counted as tokens, and records must be text */
+    uint64_t limit;         /* tokens that fit into the model's context; 0: any number */
+    const char *const *set; /* overrides of the run file, "key=value" */
+    size_t set_count;
 } ls_survey_options;
 
 /*

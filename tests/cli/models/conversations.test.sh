@@ -50,6 +50,18 @@ says 'chats.jsonl:2: the conversation has no answer' 'chats.jsonl:3: the convers
 show 3 chats.jsonl --json --set data.template=chat.jinja
 check 'four problems' python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["problems"]) == 4' "$out"
 
+# The form is that of the first record that can be read; where there is none, the reason is said.
+{ echo '{"messages": ['; head -1 chats.jsonl; } > broken.jsonl
+show 3 broken.jsonl --set data.template=chat.jinja
+prints "broken.jsonl: OpenAI's messages" '⟦ho<|endoftext|>⟧'
+says 'broken.jsonl:1: not valid JSON'
+printf 'question,answer\nhi,h\366\n' > latin.csv
+show 3 latin.csv
+says 'latin.csv:2: broken UTF-8'
+printf 'question;answer\nhi, you;ho\n' > semicolons.csv
+show 0 semicolons.csv
+prints 'hi, you' '⟦ho<|endoftext|>⟧'
+
 # In a table, what a template gets besides the messages is JSON text.
 cat > table.csv <<'T'
 question,answer,documents,chat_template_kwargs

@@ -85,11 +85,18 @@ refused 2 chat gone --data "$records" --model missing
 says "missing does not exist" "lockstep pull ORG/NAME"
 echo '{"messages": [{"role": "user", "content": "a"}]}' >unanswered.jsonl
 refused 3 chat gone --data unanswered.jsonl --model base
-says "unanswered.jsonl:1" "--skip-bad"
+says "unanswered.jsonl:1" "--set data.bad_records=skip"
 { head -20 "$records"; cat unanswered.jsonl; python3 -c 'import json; print(json.dumps({"messages": [{"role": "user", "content": "a" * 900}, {"role": "assistant", "content": "b"}]}))'; } >mixed.jsonl
+sed 's/"messages"/"text": "a", "messages"/' "$records" >both.jsonl
+refused 3 chat gone --data both.jsonl --model base
+says "both text and OpenAI's messages" "data.format" "--set"
+expect 0 "$LOCKSTEP" new chat both --data both.jsonl --model base --set data.format=messages --set data.validation_fraction=0.2
+check "the run file has what was set" grep -q 'validation_fraction: 0.2' both/train.yaml
+refused 2 chat gone --data "$records" --model base --set train.epochs=1
+says "keys that begin with data."
 refused 3 chat gone --data mixed.jsonl --model base
-says "1 of 22 records cannot be used" "mixed.jsonl:21" "--skip-bad"
-expect 0 "$LOCKSTEP" new chat mixed --data mixed.jsonl --model base --skip-bad
+says "1 of 22 records cannot be used" "mixed.jsonl:21" "--set data.bad_records=skip"
+expect 0 "$LOCKSTEP" new chat mixed --data mixed.jsonl --model base --set data.bad_records=skip
 prints "left out: 2 that cannot be used" "in 20 samples"
 expect 0 "$LOCKSTEP" train mixed/train.yaml --dry-run
 expect 0 "$LOCKSTEP" train tiny.yaml --json --steps 2 --run-dir bytes
