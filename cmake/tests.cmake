@@ -5,7 +5,17 @@
 # tests/fuzz/fuzz_*.c: libFuzzer targets, alone in the preset fuzz.  bench/bench_*.c: benches, only in Release, never run by ctest.
 # Labels: unit, integration, sim, fuzz; slow for what ./test.sh --quick leaves out; threads for what the preset tsan builds and runs. LS_TEST_LAYERS leaves out the other layers.
 set(LS_LAYERS base env storage tokenizer model config compute comm data planning telemetry execution orchestration)
-set(LS_THREADED_LAYERS base env compute storage tokenizer comm data execution)
+set(LS_THREADED_LAYERS env compute storage tokenizer comm data execution)
+# Tests of these layers that start no thread, so that the thread sanitizer has nothing to find. One that starts a thread all the same fails
+# (tests/no_threads.c).
+set(LS_TESTS_WITHOUT_THREADS
+  env.database env.env_sim env.http_guard env.program env.user compute.math storage.blob storage.blob_faults storage.blocks storage.bundle storage.manifest
+  storage.registry_faults storage.safetensors tokenizer.tokenizer_golden tokenizer.vocabulary
+  comm.comm_wait comm.environment comm.store_sim data.bins data.content_hash data.corpus data.dataset_records data.language data.order data.parquet
+  data.preparation_steps data.recipe data.token_file data.words execution.answer_text execution.checkpoint_interval execution.coordinator_log
+  execution.freeze execution.launch execution.membership execution.membership_sim execution.mesh execution.meter execution.patience
+  execution.preflight execution.rank_snapshot_wire execution.reform execution.request execution.run_snapshot execution.schedule execution.segment
+  execution.slices execution.tree execution.update execution.watchdog execution.watchdog_hung execution.workers_sim)
 set(LS_TEST_LAYERS "${LS_LAYERS}" CACHE STRING "layers whose unit tests are built")
 
 # Links TARGET to every layer there is, as src/cli is.
@@ -16,6 +26,12 @@ function(ls_link_all target)
     endif()
   endforeach()
 endfunction()
+
+# Hundreds of programs are linked from here on: a fast linker halves that time.
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
 
 # The simulated env (tests/sim/env): the same table as the real one, over a seeded clock, disk and network.
 file(GLOB sim_env_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/sim/env/*.c)
@@ -94,7 +110,17 @@ foreach(layer ${LS_TEST_LAYERS})
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
     string(REPLACE "test_" "" short ${name})
-    add_executable(${layer}_${short}_test ${source})
+    set(no_threads "")
+    if("${layer}.${short}" IN_LIST LS_TESTS_WITHOUT_THREADS)
+      if(LS_SANITIZE STREQUAL "thread")
+        continue()
+      endif()
+      set(no_threads ${PROJECT_SOURCE_DIR}/tests/no_threads.c)
+    endif()
+    add_executable(${layer}_${short}_test ${source} ${no_threads})
+    if(no_threads)
+      target_link_options(${layer}_${short}_test PRIVATE -Wl,--wrap=pthread_create)
+    endif()
     target_link_libraries(${layer}_${short}_test PRIVATE ls_sim_env ls_${layer} ${CMOCKA_LIBRARY})
     target_include_directories(${layer}_${short}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${layer}_${short}_test PRIVATE LS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -305,14 +305,16 @@ static void check_records(ls_attention shape, int64_t longest, ls_dtype dtype, i
     assert_true(ls_first_is_valid(first, n, shape.length));
     shape.first = first;
     check_case(shape, dtype, gap);
-    attention_case c = case_make(shape, dtype, gap);
-    run_and_read(&c);
-    for (int64_t row = 0, records = 0; row < n; row = record_end(&shape, row), records++) {
-        if (records % 4 == 1) {
-            check_alone(&c, gap, row, record_end(&shape, row));
+    if (CUDA_RUNS > 1) { /* the same shape again and again */
+        attention_case c = case_make(shape, dtype, gap);
+        run_and_read(&c);
+        for (int64_t row = 0, records = 0; row < n; row = record_end(&shape, row), records++) {
+            if (records % 4 == 1) {
+                check_alone(&c, gap, row, record_end(&shape, row));
+            }
         }
+        case_release(&c);
     }
-    case_release(&c);
     ls_shared_free(cuda_queue(), first, (size_t)n * sizeof *first);
 }
 
