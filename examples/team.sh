@@ -12,6 +12,7 @@
 # LOCKSTEP names the program if it is not in the PATH. Exits with 0 if everything ended as it
 # should.
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 lockstep=${LOCKSTEP:-lockstep}
 steps=${1:-3000}
 work=$(mktemp -d)
@@ -35,7 +36,7 @@ page=$(cat "$LOCKSTEP_HOME/address")
 say "the page of the queue: $page/?token=$(cat "$LOCKSTEP_HOME/token")"
 
 cd "$work/run"
-seq -f 'the king said to his people that day %g of light and water will come over every land.' 800 >text.txt
+cat "$here"/../docs/*.md "$here"/../docs/guide/*.md >text.txt
 cat >train.yaml <<YAML
 name: tiny
 model: {layers: 2, heads: 2, width: 48, ffn: 96, context: 48}

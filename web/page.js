@@ -628,10 +628,12 @@ async function refresh() {
     const next = fresh.getElementById(part.id);
     if (!next || next.outerHTML === part.served) continue;
     const open = findAll('details[open]', part).map(d => find('summary', d)?.textContent);
-    const inside = part.contains(document.activeElement);
+    const focus = part.contains(document.activeElement) ? document.activeElement : null;
+    /* somebody types there, or is in the middle of a click, which would be lost: the next time */
+    if (focus?.matches('input, select, textarea') || part.matches(':active')) continue;
     part.served = next.outerHTML;
-    if (inside) continue; /* somebody reads or types there */
     part.replaceChildren(...next.childNodes);
+    if (focus) findAll(focus.tagName, part).find(e => e.href === focus.href && e.textContent === focus.textContent)?.focus({preventScroll: true});
     for (const d of findAll('details', part)) d.open = d.open || open.includes(find('summary', d)?.textContent);
   }
   return fresh;
@@ -815,6 +817,7 @@ class RunTable {
     this.place = place;
     this.changed = changed;
     this.runs = [];
+    this.shared = new Set();
     this.chosen = new Set((new URLSearchParams(location.search).get('runs') || '').split(',').filter(Boolean));
     this.sort = asked.get('sort') || 'started';
     this.up = asked.has('up');
@@ -848,7 +851,15 @@ class RunTable {
     }
   }
 
+  /* Its name, with its id when others have the same name, as the jobs of a sweep do. */
+  label(id) {
+    const run = this.runs.find(r => r.id === id);
+    return !run ? id : this.shared.has(run.name) ? `${run.name} (${id})` : run.name;
+  }
+
   set(runs) {
+    const names = new Set();
+    this.shared = new Set(runs.map(run => run.name).filter(name => names.has(name) || !names.add(name)));
     this.runs = runs;
     this.arrange();
   }
@@ -908,10 +919,10 @@ class RunTable {
       return make('tr', {class: 'group', 'aria-rowindex': i + 2}, make('td'),
         make('th', {colspan: columns.length, scope: 'rowgroup'}, `${run.name}: ${run.runs.length} run${run.runs.length === 1 ? '' : 's'}` + (best < Infinity ? `, best ${numberText(best)}` : '')));
     }
-    const box = make('input', {type: 'checkbox', 'aria-label': `compare ${run.name}`, checked: this.chosen.has(run.id),
+    const box = make('input', {type: 'checkbox', 'aria-label': `compare ${this.label(run.id)}`, checked: this.chosen.has(run.id),
       change: () => this.choose(run.id, box.checked)});
     const cells = columns.map(key => make('td', {class: WORDS.has(key) ? 'w' : 'n'},
-      key === 'name' ? make('a', {href: '/runs/' + encodeURIComponent(run.id)}, run.name) : cellText(run, key)));
+      key === 'name' ? make('a', {href: '/runs/' + encodeURIComponent(run.id)}, this.label(run.id)) : cellText(run, key)));
     return make('tr', {'aria-rowindex': i + 2}, make('td', {}, box), ...cells);
   }
 
@@ -969,7 +980,7 @@ function startCompare(place) {
   function one(run, key, i, lacks) {
     const about = table.runs.find(r => r.id === run.run), columns = run.keys[key];
     if (!columns) return [];
-    const s = seriesOf(columns, about?.name || run.run, colorOf(i));
+    const s = seriesOf(columns, table.label(run.run), colorOf(i));
     const places = placesOf(s.x, run.keys[AXES[axis.value]], axis.value, about);
     if (!places) { lacks.add(s.name); return []; }
     s.x = places;
@@ -978,10 +989,10 @@ function startCompare(place) {
 
   function legend(runs, lacks) {
     chosen.replaceChildren(...runs.map((run, i) => {
-      const about = table.runs.find(r => r.id === run.run), dot = make('span', {class: 'dot', 'aria-hidden': 'true'});
+      const dot = make('span', {class: 'dot', 'aria-hidden': 'true'});
       dot.style.background = colorOf(i);
-      return make('li', {}, dot, make('a', {href: '/runs/' + encodeURIComponent(run.run)}, about?.name || run.run), ' ',
-        make('button', {type: 'button', 'aria-label': `leave out ${about?.name || run.run}`, click: () => {
+      return make('li', {}, dot, make('a', {href: '/runs/' + encodeURIComponent(run.run)}, table.label(run.run)), ' ',
+        make('button', {type: 'button', 'aria-label': `leave out ${table.label(run.run)}`, click: () => {
           table.choose(run.run, false);
           table.drawRows();
         }}, '×'));

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 class Browser:
@@ -170,6 +170,16 @@ class Page:
         self.mouse("mouseMoved", x, y)
         self.mouse("mousePressed", x, y, 1)
         self.mouse("mouseReleased", x, y)
+
+    def follow(self, selector, then):
+        """Clicks a link of a part that may be replaced at any moment, until `then` is true."""
+        until = time.monotonic() + DEADLINE_S
+        while not self.value(f"(() => {{ try {{ return Boolean({then}); }} catch {{ return false; }} }})()"):
+            if time.monotonic() > until:
+                raise TimeoutError(f"clicked {selector} for {DEADLINE_S} s, and never: {then}")
+            if self.value(f"document.querySelector({json.dumps(selector)}) !== null"):
+                self.click(selector)
+            time.sleep(0.5)
 
     def drag(self, selector, from_share, to_share):
         """Drags along the middle of an element, from and to a share of its width."""

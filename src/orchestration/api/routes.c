@@ -201,10 +201,8 @@ static const ls_api_field undrain_in[] = {
     IN(LS_API_BODY, "node", LS_API_STRING, 1, 255, "name of the node; not needed if there is only one"),
 };
 static const ls_api_field maintenance_in[] = {
-    NEEDED(LS_API_BODY, "begin", LS_API_NUMBER, 0, 1e11,
-           "time at which maintenance begins, in seconds since 1970"),
-    NEEDED(LS_API_BODY, "end", LS_API_NUMBER, 0, 1e11,
-           "time at which maintenance ends, in seconds since 1970"),
+    NEEDED(LS_API_BODY, "begin", LS_API_NUMBER, 0, 1e11, "when it begins, in seconds since 1970"),
+    NEEDED(LS_API_BODY, "end", LS_API_NUMBER, 0, 1e11, "when it ends, in seconds since 1970"),
     REASON,
 };
 static const ls_api_field usage_in[] = {
@@ -286,6 +284,7 @@ static const ls_api_field stream_in[] = {
         SOME("ran_s", LS_API_NUMBER, "seconds the job has run, over all its starts"),                        \
         SOME_OR_NULL("started", LS_API_NUMBER, "time of the last start; null: never started"),               \
         SOME_OR_NULL("ended", LS_API_NUMBER, "time of the end; null: the job has not ended"),                \
+        SOME_OR_NULL("starts", LS_API_NUMBER, "when a waiting job is expected to start; null: unknown"),     \
         SOME_OR_NULL("ends", LS_API_NUMBER, "time at which the job is expected to end; null: unknown"),      \
         SOME_OR_NULL("ends_from", LS_API_STRING, "source of that estimate: steps, plan or limit"),           \
         SOME_OR_NULL("exit_code", LS_API_INTEGER, "exit code of the last start"),                            \

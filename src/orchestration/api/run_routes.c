@@ -163,7 +163,8 @@ static json_t *member_or_null(const json_t *object, const char *key)
 
 static double cost_of(const json_t *job)
 {
-    const json_t *cost = json_object_get(json_object_get(job, "usage"), "cost");
+    const json_t *cost = json_object_get(job, "cost"); /* of the queue; usage: of one job */
+    cost = cost ? cost : json_object_get(json_object_get(job, "usage"), "cost");
     return json_is_number(cost) ? json_number_value(cost) : NAN;
 }
 

@@ -105,6 +105,9 @@ static json_t *list_item(const ls_controller *c, const ls_caller *caller, const 
     json_object_set_new(item, "idle_s",
                         entry->idle_told ? json_real(c->time_s - entry->idle_since_s) : json_null());
     json_object_set_new(item, "why", ls_answers_text(ls_text_string(&why)));
+    const double starts_s = c->decides ? entry->starts_s + c->ahead_s : shown.foresight.start_s;
+    const bool is_due = job->state == LS_JOB_QUEUED && starts_s > c->time_s + c->ahead_s;
+    json_object_set_new(item, "starts", is_due ? json_real(starts_s) : json_null());
     ls_money_add(c, entry, item);
     ls_foresight_add(&shown, item);
     ls_text_release(&why);

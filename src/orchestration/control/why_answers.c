@@ -349,16 +349,16 @@ static ls_answer why_from_policy(ls_controller *c, const ls_caller *caller, cons
     for (uint32_t i = 0; i < why.blocker_count; i++) {
         is_latest = is_latest || why.blockers[i].kept == LS_KEPT_YOUNG;
     }
-    json_t *answer =
-        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:b, s:o, s:s, s:s}",
-                  "job", (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage",
-                  waits_for_resume(c, &why) ? "paused" : ls_why_stage_name(why.stage), "needed",
-                  (int)why.needed, "available", (int)why.available, "level", ls_level_name(why.level),
-                  "by_level", levels_json(&why), "rank", (int)why.rank, "pending", (int)why.pending,
-                  "factors", factors, "blockers", blockers_json(c, caller, &why), "eta_s", eta,
-                  "eta_is_reserved", (int)why.eta_is_reserved, "eta_is_latest", (int)is_latest,
-                  "counterfactuals", changes_json(&why, now_ms, !ls_job_hold_is_money(job->hold)), "text",
-                  ls_text_string(&text), "from", "policy");
+    json_t *answer = json_pack(
+        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:b, s:b, s:o, s:s, s:s}", "job",
+        (json_int_t)job->id, "state", ls_job_state_name(job->state), "stage",
+        waits_for_resume(c, &why) ? "paused" : ls_why_stage_name(why.stage), "needed", (int)why.needed,
+        "available", (int)why.available, "level", ls_level_name(why.level), "by_level", levels_json(&why),
+        "rank", (int)why.rank, "pending", (int)why.pending, "factors", factors, "blockers",
+        blockers_json(c, caller, &why), "eta_s", eta, "eta_is_reserved", (int)why.eta_is_reserved,
+        "eta_is_latest", (int)is_latest, "counterfactuals",
+        changes_json(&why, now_ms, !job->paused && !ls_job_hold_is_money(job->hold)), "text",
+        ls_text_string(&text), "from", "policy");
     ls_text_release(&text);
     return (ls_answer){200, answer, 0};
 }

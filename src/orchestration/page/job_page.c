@@ -97,7 +97,32 @@ static void set_why(const json_t *why, double now_s, ls_values *page)
 
 /* ---- events ---- */
 
-/* A change of state, or an event of the run: its name, and the whole of it as JSON. */
+/* Its members but time and name: "step 200, val_loss 0.243". */
+static void set_members(const json_t *event, ls_values *row)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    ls_text text = {0};
+    json_object_foreach((json_t *)(uintptr_t)event, key, value)
+    {
+        const char *word = json_string_value(value);
+        if (strcmp(key, "time") == 0 || strcmp(key, "event") == 0) {
+            continue;
+        }
+        ls_text_printf(&text, "%s%s ", text.bytes > 0 ? ", " : "", key);
+        if (json_is_real(value)) {
+            ls_text_printf(&text, "%.6g", json_real_value(value));
+        } else {
+            char *dump = word ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+            ls_text_append(&text, dump ? dump : word ? word : "");
+            free(dump);
+        }
+    }
+    ls_values_cut(row, "text", ls_text_string(&text), 300);
+    ls_text_release(&text);
+}
+
+/* A change of state, or an event of the run. */
 static void add_event(const json_t *event, ls_values *page)
 {
     ls_values *row = ls_values_add(page, "events");
@@ -109,11 +134,9 @@ static void add_event(const json_t *event, ls_values *page)
         ls_values_text(row, "look", ls_page_state_look(state));
         ls_values_cut(row, "text", ls_page_string(event, "text"), 300);
     } else {
-        char *dump = json_dumps(event, JSON_COMPACT);
         ls_values_cut(row, "event", ls_page_string(event, "event"), 40);
         ls_values_text(row, "look", "");
-        ls_values_cut(row, "text", dump, 300);
-        free(dump);
+        set_members(event, row);
     }
 }
 

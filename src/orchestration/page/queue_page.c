@@ -104,6 +104,7 @@ static void set_times(const json_t *job, part of, double now_s, ls_values *row)
         set_span(row, "left", now_s, ls_page_number(job, "ends"));
     } else if (of == WAITING) {
         set_span(row, "span", ls_page_number(job, "queued"), now_s);
+        set_span(row, "left", now_s, ls_page_number(job, "starts"));
     } else {
         ls_values_text(row, "span",
                        started_s > 0.0 ? ls_duration_of(ls_page_number(job, "ran_s")).text : NULL);

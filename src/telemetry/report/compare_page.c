@@ -137,6 +137,17 @@ static json_t *find_differences(json_t *const *rows, size_t count)
     return keys;
 }
 
+/* With its id when another one has the same name, as the jobs of a sweep do. */
+static const char *label_of(const ls_run_view *chosen, size_t count, size_t index, ls_arena *arena)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i != index && strcmp(chosen[i].name, chosen[index].name) == 0) {
+            return ls_arena_printf(arena, "%.64s (%s)", chosen[index].name, chosen[index].id);
+        }
+    }
+    return chosen[index].name;
+}
+
 static void add_differences(const ls_run_view *chosen, size_t count, ls_arena *arena, ls_values *page)
 {
     const char *key = NULL;
@@ -153,7 +164,7 @@ static void add_differences(const ls_run_view *chosen, size_t count, ls_arena *a
     }
     for (size_t i = 0; i < count; i++) {
         ls_values *row = ls_values_add(page, "rows");
-        ls_values_cut(row, "name", chosen[i].name, 80);
+        ls_values_cut(row, "name", label_of(chosen, count, i, arena), 80);
         set_address(row, chosen[i].id);
         json_object_foreach(keys, key, value)
         {

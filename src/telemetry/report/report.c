@@ -418,11 +418,14 @@ static void add_events(const ls_report_data *data, ls_values *page)
 static void set_identity(const ls_report_data *data, ls_values *page)
 {
     static const char *const hashes[] = {"state_hash", "curve_hash"};
+    bool has_any = data->run_yaml != NULL;
     for (size_t i = 0; i < 2 && !data->running; i++) {
         const char *hex = member_text(data->summary, hashes[i]);
         ls_values_text(page, hashes[i], hex ? hex : "");
+        has_any = has_any || hex;
     }
     ls_values_text(page, "run_yaml", data->run_yaml ? data->run_yaml : "");
+    ls_values_flag(page, "has_identity", has_any);
 }
 
 void ls_report_add_head(ls_report_data *data, ls_values *page)

@@ -283,8 +283,9 @@ static void set_foreign_head(const ls_run_view *run, ls_values *page)
     ls_values_text(page, "status", run->status);
     ls_values_text(page, "look", "dim");
     ls_values_text(page, "dir", run->dir);
-    ls_values_text(page, "begun", NULL);
-    ls_values_text(page, "newest", NULL);
+    ls_web_time(page, "begun", json_number_value(json_object_get(run->row, "started")),
+                "%Y-%m-%d %H:%M:%S UTC");
+    ls_values_text(page, "newest", "");
     ls_values_flag(page, "has_progress", false);
 }
 
