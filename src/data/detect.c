@@ -50,8 +50,10 @@ static ls_status detect_in(ls_corpus_file *file, const ls_form_keys *keys, ls_fi
     json_t *object = NULL;
     ls_status status = first_record(file, content, &file->form_line, &object);
     *found_out = object != NULL;
+    if (status == LS_OK) {
+        ls_error_clear(); /* of records that were passed over */
+    }
     if (object) {
-        ls_error_clear();
         status = ls_record_form_of(object, keys, &file->form);
         json_decref(object);
         status =

@@ -2,6 +2,7 @@
 /* eval: asks a model the questions of records and tasks. */
 #include "cli/models/eval.h"
 
+#include "base/log.h"
 #include "base/math.h"
 #include "execution/train/run_recipe.h"
 #include "tokenizer/template/template_source.h"
@@ -94,6 +95,11 @@ static ls_status read_questions(const ls_invocation *invocation, const ls_recipe
         settings->choices[0] ? ls_eval_split(invocation->arena, settings->choices, &choices) : 0;
     keys.choices = choices;
     LS_TRY(ls_questions_read_records(invocation->arena, settings->records, &keys, quiz_out));
+    if (!quiz_out->items[0].is_marked && ls_recipe_has_template(recipe) && strcmp(template, "auto") == 0) {
+        ls_log_warn("eval: the prompts of %s are asked as they are; --template %s puts each into the model's "
+                    "chat template, as training with data.prompt_field does",
+                    settings->records, invocation->words[0]);
+    }
     /* Reading two answers is what takes the time, a person's. */
     const bool is_read = settings->side_by_side && !settings->json;
     const uint64_t limit = settings->limit > 0 ? settings->limit : is_read ? SHOWN_DEFAULT : UINT64_MAX;

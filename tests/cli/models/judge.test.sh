@@ -95,6 +95,12 @@ echo "{{ mood }}{% for m in messages %}|{{ m.content }}{% endfor %}{{ tools is n
 same "no answer in the prompt" "$(asked --template all.jinja)" "'calm|sea?True' blue"
 same "a label answers the whole conversation" "$(asked --template all.jinja --label mood)" "'calm|sea?|blue|TaTrue' kind"
 
+# A model with a template that prompts of other records do not go through: said.
+expect 0 "$LOCKSTEP" export trained -o templated
+echo "{{ messages[0]['content'] }}" >templated/chat_template.jinja
+expect 0 "$LOCKSTEP" eval templated --records records.jsonl --prompt-field question --label answer --limit 1 --max-tokens 2
+says "asked as they are" "--template templated"
+
 # Special tokens that a template writes are those tokens, also for a tokenizer.model.
 expect 0 train marked 1 --set tokenizer.kind=file --set tokenizer.file="$LS_SOURCE_DIR/tests/golden/tokenizers/plain.model"
 echo "<s>{{ messages[0]['content'] }}" >marked.jinja
