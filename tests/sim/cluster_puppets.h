@@ -5,7 +5,8 @@
  * The state is a number of cells. Of steps that all hosts make together, a cell is the number of
  * its updates. With local steps (train/local.h) a step below is a turn, a cell is a worker, a chain
  * of hashes that its host alone advances, and there is another chain, the shared parameters, which
- * every host has and which all workers enter at the end of a round.
+ * every host has and which all workers enter at the end of a round, or with a delay as a gradient
+ * that was made of them before and is on its way meanwhile.
  */
 #ifndef LS_TESTS_SIM_CLUSTER_PUPPETS_H
 #define LS_TESTS_SIM_CLUSTER_PUPPETS_H
@@ -41,7 +42,7 @@ static const char token[] = "00112233445566778899aabbccddeeff";
 static const char address[] = "host0:29500";
 
 typedef struct state {
-    uint64_t cells[CELLS], shared;
+    uint64_t cells[CELLS], shared, gradient;
 } state;
 
 /* The memory of a host: one segment, and what is in it. */
@@ -51,6 +52,7 @@ typedef struct machine {
     int fd;
     state state;
     bool is_moved[CUTS]; /* the state is that of the cut */
+    bool exchanges;      /* a gradient is on its way */
     bool is_dead;
 } machine;
 
@@ -93,9 +95,11 @@ typedef struct world {
     uint64_t redo_until;   /* steps that are made again after a return to one */
     /* epochs of the fences for which a checkpoint was asked for, and is on the trainer's host */
     uint64_t restore_asked, restored, restored_step;
-    uint64_t outer[CUTS][CELLS]; /* workers as they were sent at the end of a round */
-    uint32_t lost;               /* hosts that crashed */
-    bool dies;                   /* while this is set, no host comes back, and no rank dies alone */
+    uint64_t outer[CUTS][CELLS]; /* workers as they were sent */
+    uint64_t made[CUTS];         /* the turn in which those of carried[] sent them */
+    uint32_t carried[CUTS];
+    uint32_t lost; /* hosts that crashed */
+    bool dies;     /* while this is set, no host comes back, and no rank dies alone */
     /* What travels between hosts: which host has sent what all wait for. */
     uint64_t sums[CUTS]; /* step + 1 that the parts in sent[] have come to, in this cut */
     uint32_t sent[CUTS], moving[CUTS], settled[CUTS];
@@ -127,9 +131,16 @@ static uint64_t next_worker(const ls_local_turn *turn, uint64_t worker, uint64_t
     return ls_xxh3(mark, sizeof mark, 13);
 }
 
-static uint64_t next_shared(uint64_t shared, const uint64_t *workers, uint32_t count)
+static uint64_t gradient_of(const uint64_t *workers, uint32_t count)
 {
-    return ls_xxh3(workers, count * sizeof *workers, shared);
+    return ls_xxh3(workers, count * sizeof *workers, 17);
+}
+
+/* Makes a gradient of the workers that were sent, applies it, or both. */
+static void apply_turn(state *s, const ls_local_turn *turn, const uint64_t *workers, uint32_t count)
+{
+    s->gradient = turn->makes ? gradient_of(workers, count) : s->gradient;
+    s->shared = turn->applies ? ls_xxh3(&s->gradient, sizeof s->gradient, s->shared) : s->shared;
 }
 
 static const state *state_after(world *w, uint64_t steps)
@@ -141,7 +152,7 @@ static const state *state_after(world *w, uint64_t steps)
         state *next = &w->after[w->known + 1];
         *next = *before;
         if (turn.is_outer) {
-            next->shared = next_shared(before->shared, before->cells, w->cell_count);
+            apply_turn(next, &turn, before->cells, w->cell_count);
         } else if (w->local.steps > 0) {
             next->cells[turn.worker] = next_worker(&turn, before->cells[turn.worker], before->shared);
         }
@@ -287,8 +298,11 @@ static void move_cells(puppet *p, bool is_first)
         SIM_CHECK(w->run, m->state.cells[cell] == right->cells[cell]);
         p->m->state.cells[cell] = m->state.cells[cell];
     }
-    p->m->state.shared = machine_of(w, 0)->state.shared;
-    SIM_CHECK(w->run, p->m->state.shared == right->shared);
+    const state *first = &machine_of(w, 0)->state;
+    SIM_CHECK(w->run, first->shared == right->shared && first->gradient == right->gradient);
+    p->m->state.shared = first->shared;
+    p->m->state.gradient = first->gradient;
+    p->m->exchanges = false;
     p->m->is_moved[p->team.cut] = true;
 }
 
@@ -298,19 +312,40 @@ static bool has_turn(const puppet *p, const ls_local_turn *turn)
     return !turn->is_outer && updater(p->w, &p->w->cuts[p->team.cut], p->m->host, turn->worker) >= 0;
 }
 
+static void send_workers(puppet *p)
+{
+    world *w = p->w;
+    const uint64_t cut = p->team.cut;
+    for (uint32_t i = 0; i < w->cell_count; i++) {
+        const bool is_own = updater(w, &w->cuts[cut], p->m->host, i) >= 0;
+        w->outer[cut][i] = is_own ? p->m->state.cells[i] : w->outer[cut][i];
+    }
+    w->carried[cut] = w->made[cut] == p->step ? w->carried[cut] : 0;
+    w->made[cut] = p->step;
+    say(w, p, &w->carried[cut]);
+}
+
 static void update_in_turn(puppet *p)
 {
     world *w = p->w;
-    state *own = &p->m->state;
+    machine *m = p->m;
     const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
     const state *right = state_after(w, p->step + 1);
-    if (turn.is_outer) {
-        own->shared = next_shared(own->shared, w->outer[p->team.cut], w->cell_count);
+    if (turn.applies) {
+        const bool arrived = turn.makes || m->exchanges; /* else it came with the state */
+        const ls_local_turn whole = {.makes = arrived, .applies = true};
+        apply_turn(&m->state, &whole, w->outer[p->team.cut], w->cell_count);
+        SIM_CHECK(w->run, m->state.gradient == right->gradient);
+        m->exchanges = false;
+    } else if (turn.makes) {
+        send_workers(p);
+        m->exchanges = true;
     } else if (has_turn(p, &turn)) {
-        own->cells[turn.worker] = next_worker(&turn, own->cells[turn.worker], own->shared);
-        SIM_CHECK(w->run, own->cells[turn.worker] == right->cells[turn.worker]);
+        uint64_t *own = &m->state.cells[turn.worker];
+        *own = next_worker(&turn, *own, m->state.shared);
+        SIM_CHECK(w->run, *own == right->cells[turn.worker]);
     }
-    SIM_CHECK(w->run, own->shared == right->shared);
+    SIM_CHECK(w->run, m->state.shared == right->shared);
 }
 
 /* One cell at a time: the process may die between two. True: all are done. */
@@ -374,24 +409,32 @@ static puppet_phase after_computing(const puppet *p)
 {
     const ls_local *local = &p->w->local;
     const ls_local_turn turn = ls_local_turn_at(local, p->step);
-    const bool meets = local->steps == 0 || turn.is_outer || turn.worker + 1 == local->workers;
-    return meets ? AGREEING : UPDATING;
+    const bool is_last = !turn.is_outer && turn.worker + 1 == local->workers;
+    return local->steps == 0 || turn.applies || is_last ? AGREEING : UPDATING;
 }
 
-static void send_workers(puppet *p)
+/* Each host goes on when it has the gradient. */
+static void await_gradient(puppet *p, const ls_local_turn *turn)
 {
     world *w = p->w;
-    const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
-    for (uint32_t i = 0; i < w->cell_count && turn.is_outer; i++) {
-        const bool is_own = updater(w, &w->cuts[p->team.cut], p->m->host, i) >= 0;
-        w->outer[p->team.cut][i] = is_own ? p->m->state.cells[i] : w->outer[p->team.cut][i];
+    if (turn->makes) {
+        send_workers(p);
+    } else if (p->m->exchanges) {
+        say(w, p, &w->carried[p->team.cut]);
     }
+    const bool arrived = !(turn->makes || p->m->exchanges) || all_said(w, p, w->carried[p->team.cut]);
+    p->phase = arrived && ls_env_random_u64(p->env) % 3 == 0 ? UPDATING : AGREEING;
 }
 
 static void agree(puppet *p)
 {
     world *w = p->w;
     const uint32_t cut = (uint32_t)p->team.cut;
+    const ls_local_turn turn = ls_local_turn_at(&w->local, p->step);
+    if (turn.applies) {
+        await_gradient(p, &turn);
+        return;
+    }
     if (agreed(p) == p->step + 1) {
         p->phase = UPDATING;
         return;
@@ -402,7 +445,6 @@ static void agree(puppet *p)
     }
     if (w->sums[cut] == p->step + 1) {
         say(w, p, &w->sent[cut]);
-        send_workers(p);
     }
     /* Sometime later the host's first part hears that all have said it. */
     const bool is_complete = w->sums[cut] > p->step + 1 || all_said(w, p, w->sent[cut]);

@@ -358,10 +358,11 @@ static void make_rounds(world *w)
 {
     const uint32_t steps = (uint32_t)sim_draw(w->run, "round", 1, 4);
     const uint32_t workers = w->host_count + (uint32_t)sim_draw(w->run, "workers", 0, 3);
+    const uint64_t delay = sim_draw(w->run, "delay", 0, 3) % steps;
     w->every = sim_draw(w->run, "every", 1, 12);
     w->cell_count = CELLS;
     if (w->comebacks != NEVER && sim_draw(w->run, "apart", 0, 1) == 1) {
-        w->local = (ls_local){.steps = steps, .workers = workers};
+        w->local = (ls_local){.steps = steps, .workers = workers, .delay = delay};
         w->cell_count = workers;
         w->zero = 1;
         w->shadow = false;

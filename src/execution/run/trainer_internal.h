@@ -82,6 +82,7 @@ typedef struct ls_trainer_backend {
     uint64_t granted;      /* workers may run steps below this number without asking again */
     ls_local local;        /* the turns of a step */
     bool is_mid_step;      /* without workers: a step failed after some of its turns */
+    bool has_told_slow;    /* that a host is slower than others (local steps) */
     bool redoes;           /* workers: steps after the newest checkpoint are made again */
     uint64_t memory_bytes; /* the most seen so far (ls_trainer_memory), with workers */
     ls_bit_flip flip;      /* for tests */

@@ -353,6 +353,30 @@ static void add_turn(ls_step_result *sum, const ls_step_result *turn)
     }
 }
 
+/* The end of a round: what it sent, and how long its hosts computed, if that is known. */
+static void tell_outer(ls_trainer *trainer, uint64_t step, const ls_step_result *result, double seconds)
+{
+    enum { SLOW = 2 };
+    json_t *fields =
+        json_pack("{s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)step, "round",
+                  (json_int_t)(step / trainer->backend.local.steps), "grad_norm", result->grad_norm,
+                  "seconds", seconds, "sent_bytes", (json_int_t)result->traffic.link_bytes);
+    if (result->fastest_s > 0.0) {
+        json_object_update_new(fields,
+                               json_pack("{s:i, s:f, s:f}", "slowest_rank", (int)result->slowest_rank,
+                                         "slowest_s", result->slowest_s, "fastest_s", result->fastest_s));
+    }
+    if (result->fastest_s > 0.0 && result->slowest_s > SLOW * result->fastest_s &&
+        step > trainer->loop.begun_at + trainer->backend.local.steps && !trainer->backend.has_told_slow) {
+        trainer->backend.has_told_slow = true;
+        ls_progress_print(trainer->books.progress,
+                          "the host of rank %u computes %.1f times as long in a round as the fastest, which "
+                          "waits for it (outer_step in events.jsonl)",
+                          result->slowest_rank, result->slowest_s / result->fastest_s);
+    }
+    ls_emit_event("outer_step", fields);
+}
+
 /* The turns of a step with local steps. Its loss and norm are the means over the workers. */
 static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *result_out,
                                double *seconds_out)
@@ -371,11 +395,7 @@ static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *r
         losses[which.worker] = which.is_outer ? losses[which.worker] : (double)result_out->loss;
         norms[which.worker] = which.is_outer ? norms[which.worker] : result_out->grad_norm;
         if (which.applies) {
-            const uint64_t round = (which.step + 1) / local->steps;
-            ls_emit_event("outer_step",
-                          json_pack("{s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)which.step + 1, "round",
-                                    (json_int_t)round, "grad_norm", result_out->grad_norm, "seconds", turn_s,
-                                    "sent_bytes", (json_int_t)result_out->traffic.link_bytes));
+            tell_outer(trainer, which.step + 1, result_out, turn_s);
         }
         result_out->tokens = which.is_outer ? 0 : result_out->tokens;
         add_turn(&sum, result_out);

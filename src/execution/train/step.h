@@ -88,6 +88,10 @@ typedef struct ls_step_result {
     double data_s, forward_s, backward_s, reduce_s, optimizer_s, wait_s;
     ls_rank_traffic traffic; /* of this rank */
     double stage_wait_s;     /* its waiting for other stages, in all steps of this process */
+    /* With workers on several hosts, where an outer gradient is applied: how long hosts computed in
+     * the round, and the first rank of the slowest. 0: not known. */
+    double slowest_s, fastest_s;
+    uint32_t slowest_rank;
 } ls_step_result;
 
 typedef struct ls_stepper ls_stepper;

@@ -25,10 +25,12 @@ for form in 32: 8:", int8" 4:", int4"; do
     same "$bits bits on two hosts" "$(hashes "$out")" "$alone"
     check "bytes of an outer step with $bits bits" python3 - "bits-$bits" "local 100${form#*:}" <<'PY'
 import json, sys
-sent = [e["sent_bytes"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "outer_step"]
+outer = [e for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "outer_step"]
+sent = [e["sent_bytes"] for e in outer]
 planned = 100 * next(row["sent_bytes"] for row in json.load(open("plan.json"))["link"]["schemes"] if row["scheme"] == sys.argv[2])
 print(sent, planned)
 assert sent == [round(planned)] * 3 and abs(planned - round(planned)) < 1e-6, (sent, planned)
+assert all(e["slowest_s"] >= e["fastest_s"] > 0 and e["slowest_rank"] in (0, 1) for e in outer), outer
 PY
 done
 

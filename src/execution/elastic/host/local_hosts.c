@@ -6,6 +6,7 @@
 #include "compute/kernels/compress.h"
 #include "compute/kernels/shape.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 enum {
     PIECE = 1 << 18, /* floats of each rank's share that are exchanged at a time */
-    NUMBERS = 3,     /* of a worker's step: loss, norm, tokens */
+    NUMBERS = 4,     /* of a worker's step: loss, norm, tokens, seconds */
 };
 
 struct ls_local_hosts {
@@ -30,6 +31,8 @@ struct ls_local_hosts {
     int64_t share; /* floats that a leader adds up, the last ones fewer: whole blocks */
     unsigned char *out, *in, *own_sum;
     double *numbers; /* NUMBERS of each worker, and whether to stop */
+    double *busy_s;  /* of each worker, in this round */
+    uint32_t *first; /* the leader of each host */
     uint64_t *counts;
     uint64_t sent_bytes;
     double sent_s; /* that sending them took */
@@ -112,12 +115,13 @@ static ls_status alloc(ls_local_hosts *h)
     const size_t all = bytes_of(h, h->state->layout->float_count);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
     h->counts = calloc(4 * ranks, sizeof *h->counts);
+    h->busy_s = calloc(workers, sizeof *h->busy_s);
     if (h->leaders) {
         h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
         h->in = malloc((ranks > workers ? ranks : workers) * piece);
         h->own_sum = malloc(piece);
     }
-    return h->numbers && h->counts && (!h->leaders || (h->out && h->in && h->own_sum))
+    return h->numbers && h->counts && h->busy_s && (!h->leaders || (h->out && h->in && h->own_sum))
                ? LS_OK
                : ls_fail(LS_ERR_MEMORY,
                          "not enough memory for the outer steps of %zu workers on several hosts", workers);
@@ -129,10 +133,16 @@ static ls_status find_leaders(ls_local_hosts *h, uint32_t first_rank)
     int64_t first[LS_COMM_SIZE_MAX], own = first_rank;
     const uint32_t rank = ls_comm_rank(h->comm), size = ls_comm_size(h->comm);
     LS_TRY(ls_comm_all_gather(h->comm, &own, first, 1, LS_I64, NULL));
+    h->first = calloc(size, sizeof *h->first);
+    if (!h->first) {
+        return ls_fail(LS_ERR_MEMORY, "not enough memory for a table of %u ranks", size);
+    }
     h->ranks = 0;
     for (uint32_t i = 0; i < size; i++) {
-        h->ranks += first[i] == i;
-        h->rank = i == first_rank ? h->ranks - 1 : h->rank;
+        h->rank = i == first_rank ? h->ranks : h->rank;
+        if (first[i] == i) {
+            h->first[h->ranks++] = i;
+        }
     }
     return ls_comm_split(h->comm, rank == first_rank ? 0 : -1, (int32_t)rank, &h->leaders);
 }
@@ -212,6 +222,8 @@ void ls_local_hosts_destroy(ls_local_hosts *h)
     free(h->own_sum);
     free(h->numbers);
     free(h->counts);
+    free(h->busy_s);
+    free(h->first);
     free(h);
 }
 
@@ -223,11 +235,12 @@ static bool has_worker(const ls_local_hosts *h, uint32_t worker)
 
 /* ---- the numbers of a step ---- */
 
-static void note(ls_local_hosts *h, uint32_t worker, const ls_step_result *result)
+static void note(ls_local_hosts *h, uint32_t worker, const ls_step_result *result, double seconds)
 {
     h->numbers[worker] = (double)result->loss;
     h->numbers[h->workers + worker] = result->grad_norm;
     h->numbers[2 * h->workers + worker] = (double)result->tokens;
+    h->numbers[3 * h->workers + worker] = seconds;
 }
 
 /* Only one leader has a number of a worker. The others have zero, so that the sum of the bits as
@@ -247,6 +260,7 @@ static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
     double tokens = 0.0;
     for (uint32_t i = 0; i < workers; i++) {
         tokens += h->numbers[2 * workers + i];
+        h->busy_s[i] += h->numbers[3 * workers + i];
     }
     result->loss = (float)ls_local_mean(h->numbers, workers);
     result->grad_norm = ls_local_mean(h->numbers + workers, workers);
@@ -435,6 +449,24 @@ static void pass(uint64_t turn, ls_part_marks *marks, ls_step_result *result)
     result->audited = LS_NO_LEAF;
 }
 
+/* How long the hosts computed in the round that ends. */
+static void compare_hosts(ls_local_hosts *h, ls_step_result *result)
+{
+    for (uint32_t host = 0; host < h->ranks && h->ranks > 1; host++) {
+        const ls_leaf_range own = workers_of(h, host);
+        double busy_s = 0.0;
+        for (uint32_t i = 0; i < own.count; i++) {
+            busy_s += h->busy_s[own.first + i];
+        }
+        result->fastest_s = host == 0 ? busy_s : fmin(result->fastest_s, busy_s);
+        if (busy_s > result->slowest_s) {
+            result->slowest_s = busy_s;
+            result->slowest_rank = h->first[host];
+        }
+    }
+    memset(h->busy_s, 0, h->workers * sizeof *h->busy_s);
+}
+
 static ls_status run_outer(ls_local_hosts *h, ls_stepper *stepper, uint64_t turn, double lr,
                            ls_step_result *result)
 {
@@ -443,6 +475,7 @@ static ls_status run_outer(ls_local_hosts *h, ls_stepper *stepper, uint64_t turn
     const double wait_s = ls_clock_monotonic_s() - begin_s;
     LS_TRY(ls_stepper_run(stepper, turn, lr, result));
     result->wait_s += wait_s;
+    compare_hosts(h, result);
     result->traffic.link_bytes = h->sent_bytes;
     result->traffic.link_s = h->sent_s;
     h->sent_bytes = 0;
@@ -465,9 +498,10 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
         return h->leaders ? begin_exchange(h) : LS_OK;
     }
     if (has_worker(h, which.worker)) {
+        const double begin_s = ls_clock_monotonic_s();
         LS_TRY(ls_stepper_run(stepper, turn, lr, result));
         if (h->leaders || !h->comm) {
-            note(h, which.worker, result);
+            note(h, which.worker, result, ls_clock_monotonic_s() - begin_s);
         }
     } else {
         pass(turn, marks, result);
