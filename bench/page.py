@@ -8,6 +8,8 @@ request: first picture (first contentful paint), and when everything on the scre
 which includes reading the run's file.
 
 Live: a line is appended to the run that grows; from that until the line is drawn. Idle: bytes in 5 s without news.
+Viewers (alone: bench/page.py LOCKSTEP viewers): the processor time of the server in 30 s, of a run with ten steps of 20 metrics a second, without a
+viewer and with 20. A viewer is a thread that asks for what the script of a page asks for, at the same intervals.
 """
 import atexit
 import json
@@ -17,7 +19,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "browser"))
 from browser import Browser  # noqa: E402
@@ -86,9 +90,62 @@ def live(browser, address, folder):
     print(f"{'idle for 5 s':44}  {page.bytes - before} bytes")
 
 
+def view_like_a_page(address, until):
+    """Listens to events; the newest columns of six charts every 2 s, the page every 8 s: startRun of web/page.js."""
+    def get(path):
+        return urllib.request.urlopen(f"{address}{path}", timeout=10).read()
+    listener = urllib.request.urlopen(f"{address}/v1/events", timeout=60)
+    threading.Thread(target=lambda: [None for _ in iter(lambda: listener.readline(), b"")], daemon=True).start()
+    get("/runs/growing")
+    names, since, page_s = "loss,lr,grad_norm,tokens_per_s,step_s,layer_0.norm", 0, time.time()
+    while time.time() < until:
+        time.sleep(2)
+        keys = json.loads(get(f"/v1/runs/growing/metrics?points=200&keys={names}&from={since + 1}&to=9007199254740991"))["keys"]
+        since = max([since, *(columns["step"][-1] for columns in keys.values() if columns["step"])])
+        if time.time() > page_s + 8:
+            page_s = time.time()
+            get("/runs/growing")
+
+
+def viewers(program, scratch):
+    write_run(f"{scratch}/d/growing", 20, 10_000)
+    process, address = serve(program, f"{scratch}/d")
+    ended = threading.Event()
+
+    def grow():
+        with open(f"{scratch}/d/growing/metrics.jsonl", "a", buffering=1) as out:
+            for step in range(10_001, 20_000):
+                out.write(json.dumps({"step": step, "loss": 1 / step, **{f"layer_{i}.norm": i for i in range(19)}}) + "\n")
+                if ended.wait(0.1):
+                    return
+    threading.Thread(target=grow, daemon=True).start()
+    for count in (0, 20):
+        until = time.time() + 36
+        threads = [threading.Thread(target=view_like_a_page, args=(address, until)) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        time.sleep(4)
+        before, begun = cpu_s(process.pid), time.time()
+        time.sleep(30)
+        print(f"{f'{count} viewers':44}  {100 * (cpu_s(process.pid) - before) / (time.time() - begun):.2f} % of a core", flush=True)
+        for thread in threads:
+            thread.join()
+    ended.set()
+    process.terminate()
+    process.wait()
+
+
+def cpu_s(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main():
     program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release/lockstep")
     with tempfile.TemporaryDirectory() as scratch:
+        viewers(program, scratch)
+        if sys.argv[2:] == ["viewers"]:
+            return
         write_run(f"{scratch}/a/wide", 100, 100_000)
         write_run(f"{scratch}/a/long", 5, 400_000)
         for i in range(50):

@@ -1088,7 +1088,7 @@ function drawParallel() {
 
 function startCluster() {
   const soon = sparingly(300, refresh);
-  listen({job: soon, alert: soon, reset: soon});
+  listen({job: soon, alert: soon, reset: soon, step: sparingly(8000, refresh)});
 }
 
 /* ---- the start ---- */

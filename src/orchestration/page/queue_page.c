@@ -49,26 +49,73 @@ static void add_tiles(ls_arena *arena, const json_t *status, const json_t *jobs,
     ls_values_text(tile, "tile_look", failed > 0 ? "bad" : "");
 }
 
-/* A cell for each device, in the colour of the job that has it. */
-static void add_cells(const json_t *node, int64_t devices, int64_t used, ls_values *row)
+/* "job 7 small, 93 % busy, 41.2 of 141 GB, 412 W, 55 °C", as far as the device reports that. */
+static void set_said(const json_t *job, const json_t *reading, ls_values *cell)
 {
-    const json_t *holders = json_object_get(node, "jobs");
+    static const struct {
+        const char *key, *format;
+        double scale;
+    } parts[] = {
+        {"utilization", ", %.0f %% busy", 100.0},       {"memory_bytes", ", %.3g", 1e-9},
+        {"memory_max_bytes", " of %.3g GB", 1e-9},      {"power_w", ", %.0f W", 1.0},
+        {"temperature_c", ", %.0f \u00b0C", 1.0},       {"throttled", ", its clock is held down", 1.0},
+        {"ecc_errors", ", %.0f double-bit errors", 1.0}};
+    ls_text said = {0};
+    if (job) {
+        ls_text_printf(&said, "job %" PRId64 " %.60s", ls_page_integer(job, "job"),
+                       ls_page_string(job, "name"));
+    } else {
+        ls_text_append(&said, "free");
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const double value = ls_page_number(reading, parts[i].key);
+        if (json_is_number(json_object_get(reading, parts[i].key)) && (i < 5 || value > 0.0)) {
+            ls_text_printf(&said, parts[i].format, parts[i].scale * value);
+        }
+    }
+    ls_values_text(cell, "said", ls_text_string(&said));
+    ls_text_release(&said);
+}
+
+/* From below, as much of the cell as the device is busy; all of it where that is not known. */
+static void fill_cell(const json_t *job, const json_t *reading, ls_values *cell)
+{
+    const json_t *busy = json_object_get(reading, "utilization");
+    const double share = json_is_number(busy) ? json_number_value(busy) : 1.0;
+    const double height = 16.0 * (share > 0.1 ? share < 1.0 ? share : 1.0 : 0.1);
+    ls_values_flag(cell, "on", job != NULL);
+    ls_values_printf(cell, "color", "%" PRId64, ls_page_integer(job, "job") % COLORS);
+    ls_values_printf(cell, "y", "%.1f", 16.0 - height);
+    ls_values_printf(cell, "height", "%.1f", height);
+    set_said(job, reading, cell);
+}
+
+static const json_t *holder_of(const json_t *holders, int64_t job)
+{
+    for (size_t i = 0; i < json_array_size(holders); i++) {
+        if (ls_page_integer(json_array_get(holders, i), "job") == job) {
+            return json_array_get(holders, i);
+        }
+    }
+    return NULL;
+}
+
+/* A cell for each device, in the colour of the job that has it: device by device where they report
+ * that, and one job after the other elsewhere. */
+static void add_cells(const json_t *node, int64_t devices, ls_values *row)
+{
+    const json_t *holders = json_object_get(node, "jobs"), *readings = json_object_get(node, "readings");
     size_t holder = 0;
     int64_t left = 0;
     for (int64_t k = 0; k < devices; k++) {
-        ls_values *cell = ls_values_add(row, "cells");
+        const json_t *reading = json_array_get(readings, (size_t)k);
         while (left == 0 && holder < json_array_size(holders)) {
             left = ls_page_integer(json_array_get(holders, holder++), "devices");
         }
         const json_t *job = left > 0 ? json_array_get(holders, holder - 1) : NULL;
         left -= left > 0;
-        ls_values_flag(cell, "on", k < used);
-        ls_values_printf(cell, "color", "%" PRId64, ls_page_integer(job, "job") % COLORS);
-        ls_values_text(cell, "said", "");
-        if (job) {
-            ls_values_printf(cell, "said", "job %" PRId64 " %.60s", ls_page_integer(job, "job"),
-                             ls_page_string(job, "name"));
-        }
+        fill_cell(reading ? holder_of(holders, ls_page_integer(reading, "job")) : job, reading,
+                  ls_values_add(row, "cells"));
     }
 }
 
@@ -76,14 +123,14 @@ static void add_nodes(const json_t *nodes, ls_values *page)
 {
     for (size_t i = 0; i < json_array_size(nodes) && i < ROWS_MAX; i++) {
         const json_t *node = json_array_get(nodes, i);
-        const int64_t devices = ls_page_integer(node, "devices"), used = ls_page_integer(node, "used");
+        const int64_t devices = ls_page_integer(node, "devices");
         ls_values *row = ls_values_add(page, "nodes");
         ls_page_set_text(row, node, "node", 64);
         ls_page_set_text(row, node, "kind", 32);
         ls_page_set_integer(row, node, "devices");
         ls_page_set_integer(row, node, "used");
         ls_values_flag(row, "down", strcmp(ls_page_string(node, "state"), "up") != 0);
-        add_cells(node, devices < CELLS_MAX ? devices : CELLS_MAX, used, row);
+        add_cells(node, devices < CELLS_MAX ? devices : CELLS_MAX, row);
     }
 }
 

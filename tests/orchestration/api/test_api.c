@@ -235,7 +235,11 @@ static void pages_show_no_markup_of_others(void **state)
     json_t *all = parse(
         "{\"version\":\"" EVIL "\",\"engine\":\"" EVIL "\",\"order\":\"" EVIL "\",\"paused\":\"" EVIL "\","
         "\"nodes\":[{\"node\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"state\":\"" EVIL
-        "\",\"devices\":2,\"used\":1}],"
+        "\",\"devices\":2,\"used\":1,\"jobs\":[{\"job\":5,\"name\":\"" EVIL
+        "\",\"devices\":1}],\"readings\":[{\"job\":null},{\"job\":5,\"utilization\":0.5,\"power_w\":412,"
+        "\"temperature_c\":null,\"throttled\":0,\"ecc_errors\":2}]}],"
+        "\"sweeps\":[{\"sweep\":\"" EVIL "\",\"name\":\"" EVIL "\",\"first\":1,\"states\":{\"" EVIL
+        "\":2},\"text\":\"" EVIL "\",\"metric\":\"" EVIL "\",\"best\":{\"job\":1,\"lead\":null}},{}],"
         "\"jobs\":[{\"job\":1,\"name\":\"" EVIL "\",\"state\":\"" EVIL "\",\"account\":\"" EVIL
         "\",\"priority\":\"" EVIL "\",\"why\":\"" EVIL "\"},"
         "{\"job\":2,\"name\":null,\"state\":\"FAILED\"}],"
@@ -248,6 +252,8 @@ static void pages_show_no_markup_of_others(void **state)
                            "\"},{\"event\":\"" EVIL "\",\"x\":\"" EVIL "\"},{}]}");
     json_t *why = parse("{\"text\":\"" EVIL "\",\"eta_s\":-5,\"blockers\":[{\"job\":3,\"name\":\"" EVIL
                         "\"}],\"counterfactuals\":[{\"text\":\"" EVIL "\"}]}");
+    json_t *sweep = parse("{\"trials\":[{\"job\":1,\"values\":\"" EVIL "\",\"why\":\"" EVIL
+                          "\",\"trial\":\"" EVIL "\",\"result\":1e300},{}]}");
     ls_text page = {0};
     ls_page_queue(&(ls_page_queue_answers){.status = all,
                                            .nodes = all,
@@ -255,16 +261,21 @@ static void pages_show_no_markup_of_others(void **state)
                                            .accounts = all,
                                            .ended = all,
                                            .usage = all,
-                                           .alerts = all},
+                                           .alerts = all,
+                                           .sweeps = all},
                   100.0, &page);
     ls_page_ended(all, 100.0, &page);
     static const char log[] = "a <script>\033[31m\xff\nb";
     ls_page_job(
-        &(ls_page_job_answers){.job = job, .events = events, .why = why, .log = log, .log_bytes = sizeof log},
+        &(ls_page_job_answers){
+            .job = job, .events = events, .why = why, .sweep = sweep, .log = log, .log_bytes = sizeof log},
         100.0, &page);
     const char *text = ls_text_string(&page);
     assert_null(strstr(text, "<script>")); /* the program's own has a source */
     assert_null(strchr(text, '\033'));
+    /* half of the second cell, and what its device reports */
+    assert_non_null(
+        strstr(text, "50 % busy, 412 W, 2 double-bit errors</title><rect y=\"8.0\" width=\"22\""));
     assert_non_null(strstr(text, "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J&quot;&#39;&amp;"));
     assert_non_null(strstr(text, "a &lt;script&gt;\\x1b[31m\\xff\nb"));
     assert_int_equal(strlen(text), page.bytes);
@@ -273,6 +284,7 @@ static void pages_show_no_markup_of_others(void **state)
     json_decref(job);
     json_decref(events);
     json_decref(why);
+    json_decref(sweep);
 }
 
 int main(void)
