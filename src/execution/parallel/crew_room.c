@@ -91,12 +91,12 @@ static ls_status fail_wait(const ls_crew_room *room, ls_wait_result result, uint
         LS_TRY(couriers_status(room));
     }
     if (result == LS_WAIT_TIMEOUT) {
-        return ls_fail(LS_ERR_TIMEOUT, "%s gave up after it had waited %.3g s for %s of %s",
-                       ls_room_name(room, room->self, self), o->timeout_s, what,
-                       ls_room_name(room, of, other));
+        return ls_fail(LS_ERR_TIMEOUT, "%s gave up after it had waited %.3g s for %s at %s",
+                       ls_room_name(room, room->self, self), o->timeout_s, ls_room_name(room, of, other),
+                       what);
     }
-    return ls_fail(LS_ERR_RANKS_LOST, "the run was ended while %s waited for %s of %s",
-                   ls_room_name(room, room->self, self), what, ls_room_name(room, of, other));
+    return ls_fail(LS_ERR_RANKS_LOST, "the run was ended while %s waited for %s at %s",
+                   ls_room_name(room, room->self, self), ls_room_name(room, of, other), what);
 }
 
 static ls_wait wait_of(ls_crew_room *room, double timeout_s)
@@ -137,7 +137,7 @@ static ls_wait_result wait_late(room_wait *w, ls_word *word, uint64_t begin_ns)
         .begin_ns = begin_ns,
         .comm_id = comm_id(w->room),
         .peer = w->of,
-        .site = ls_flight_site(__FILE__, __LINE__),
+        .site = ls_flight_site(w->what, 0),
         .kind = LS_COMM_RECEIVE,
         .dtype = LS_F32,
         .slot = w->room->flight_slot,
@@ -244,7 +244,7 @@ void ls_crew_room_give_up(ls_crew_room *room)
 
 ls_status ls_crew_room_await(ls_crew_room *room)
 {
-    return ls_room_await((room_wait){.room = room, .of = room->self, .what = "the begin of the step"});
+    return ls_room_await((room_wait){.room = room, .of = room->self, .what = "the start of the step"});
 }
 
 ls_status ls_crew_room_meet(ls_crew_room *room)
@@ -294,7 +294,7 @@ static ls_status send(void *context, ls_crew_way way, uint32_t to_stage, const l
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->sent[way];
         LS_TRY(ls_room_await((room_wait){room, &channel->received, number - LS_CREW_SENDS_AHEAD,
-                                         member_at(room, to_stage), "room for a value", true}));
+                                         member_at(room, to_stage), "a value between stages", true}));
         ls_room_copy(values, at, count, value_of(room, room->self, way, number), false);
         atomic_store(&channel->bytes[number % LS_CREW_SENDS_AHEAD], (uint64_t)count * sizeof(float));
         ls_word_post(&channel->sent, number);
@@ -317,7 +317,8 @@ static ls_status receive(void *context, ls_crew_way way, uint32_t from_stage, co
     for (int64_t at = 0; at < total; at += most) {
         const int64_t count = total - at < most ? total - at : most;
         const uint32_t number = ++room->received[way];
-        LS_TRY(ls_room_await((room_wait){room, &channel->sent, number, from, "a value", true}));
+        LS_TRY(
+            ls_room_await((room_wait){room, &channel->sent, number, from, "a value between stages", true}));
         const uint64_t bytes = atomic_load(&channel->bytes[number % LS_CREW_SENDS_AHEAD]);
         if (bytes != (uint64_t)count * sizeof(float)) {
             char self[LS_MESH_NAME_BYTES], name[LS_MESH_NAME_BYTES];

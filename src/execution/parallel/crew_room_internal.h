@@ -69,7 +69,7 @@ typedef struct room_wait {
     ls_crew_room *room;
     ls_word *word;
     uint32_t value, of;
-    const char *what; /* for the error text */
+    const char *what; /* where it waits, for texts: "an exchange of the tensor group" */
     bool of_stage;    /* of another stage of the pipeline */
 } room_wait;
 
