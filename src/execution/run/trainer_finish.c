@@ -89,6 +89,9 @@ ls_status ls_trainer_finish(ls_trainer *trainer, ls_status status, json_t **resu
     const ls_prediction *prediction = &trainer->prediction;
     const ls_own_run_side measured = measured_side(trainer);
     ls_time_history history;
+    if (status == LS_OK && trainer->backend.workers) {
+        ls_workers_settle(trainer->backend.workers);
+    }
     end_time_log(trainer, status, &history);
     json_t *time = ls_goodput_to_json(&history.total), *starts = ls_time_history_to_json(&history);
     json_t *sources = ls_session_sources_to_json(session, trainer->loop.step, trainer->loop.val_parts);

@@ -34,8 +34,8 @@ done
 run threads --ranks 2 --set parallel.tensor=2 --threads 2
 same "2 threads per rank" "$got" "$reference"
 
-# A rank dies inside a leaf: only a new process can take its place, and the step goes on.
-for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready tensor" "rank=0,at=leaf pipeline" "rank=1,at=merge context"; do
+# A rank dies inside a leaf: only a new process can take its place, and the step goes on. In the last step, too.
+for fault in "rank=1,at=leaf tensor" "rank=2,at=merge pipeline" "rank=3,at=ready tensor" "rank=0,at=leaf pipeline" "rank=1,at=merge,step=5 context"; do
     axis=${fault#* } fault=${fault% *}
     LS_TEST_FAULT="do=die,step=3,$fault" run "dies-${fault//[=,]/-}" --ranks 4 --set "parallel.$axis=2"
     same "killed at $fault" "$got" "$reference"

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- making ---- */
 
@@ -521,6 +522,16 @@ ls_status ls_workers_check_state(ls_workers *workers, const ls_state *state, uin
         }
     }
     return LS_OK;
+}
+
+void ls_workers_settle(ls_workers *workers)
+{
+    enum { PATIENCE_MS = 500 };
+    const struct timespec ms = {.tv_nsec = 1000000};
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&workers->recovers); i++) {
+        nanosleep(&ms, NULL);
+    }
+    ls_workers_take_events(workers);
 }
 
 uint32_t ls_workers_slots(const ls_workers *workers)

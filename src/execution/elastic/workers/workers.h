@@ -162,6 +162,10 @@ bool ls_workers_lost(const ls_workers *workers, uint32_t *rank_out, double *sile
 LS_MUST_CHECK ls_status ls_workers_check_state(ls_workers *workers, const ls_state *state, uint64_t step,
                                                ls_step_fault *fault_out);
 
+/* After the last step: passes events on. If a rank was lost in that step, waits for the event that
+ * says how it was finished, at most half a second. */
+void ls_workers_settle(ls_workers *workers);
+
 /* One host: the run is to have `ranks` ranks, from the next step boundary at which they are
  * ready. The highest leave. Takes effect while steps run; the events rank_joined, rank_left and
  * team report it. Any thread. Errors: LS_ERR_INVALID outside [job.min_ranks, slots], or on

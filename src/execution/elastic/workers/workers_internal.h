@@ -49,6 +49,8 @@ struct ls_workers {
     pthread_t service;
     bool launched;        /* the service thread runs and must be joined */
     _Atomic bool running; /* all ranks are ready and agree */
+    /* a loss was told, and not yet that the step it interrupted is finished */
+    _Atomic bool recovers;
     /* Epochs of the fences for which a checkpoint was asked for and is here; finished steps of the
      * latter. */
     _Atomic uint64_t restore_asked, restored, restored_step;

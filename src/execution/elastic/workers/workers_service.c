@@ -20,7 +20,11 @@ static void put_event(void *context, const char *name, json_t *fields)
 {
     ls_workers *workers = context;
     ls_workers_events *queue = &workers->queue;
+    const bool is_recovered = strcmp(name, "recovered") == 0;
     pthread_mutex_lock(&queue->lock);
+    if (is_recovered || strcmp(name, "rank_lost") == 0) {
+        atomic_store(&workers->recovers, !is_recovered);
+    }
     if (queue->count < LS_WORKERS_EVENTS_MAX) {
         snprintf(queue->events[queue->count].name, sizeof queue->events[0].name, "%s", name);
         queue->events[queue->count++].fields = fields;
