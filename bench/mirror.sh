@@ -6,9 +6,9 @@
 # Usage: bench/mirror.sh [LOCKSTEP [ROUNDS [STEPS [RATE]]]]     build/release/lockstep, 5 rounds (0:
 # only the second part), 60 steps, 400 Mbit/s. Needs root, or user namespaces.
 # Prints, for each round, the mean time of a step with the mirror over that without, and the share
-# of all steps' time in which they waited for checkpoints; at the end the time of the whole
-# restoring command and of rclone's copy of the same bytes, and the share of what the link can carry
-# (95.7 % of it: the rest are headers).
+# of all steps' time in which they waited for checkpoints; at the end the time until the checkpoint
+# is there and checked, of the whole restoring command, and of rclone's copy of the same bytes, as
+# shares of what the link can carry (95.7 % of it: the rest are headers).
 set -eu
 cd "$(dirname "$0")/.."
 . tests/lib/radosgw.sh
@@ -64,16 +64,19 @@ done
 big="model.layers=6 model.width=768 model.heads=12 model.context=64 train.steps=2 train.global_batch=1 train.micro_batch=1 checkpoint.mirror=s3://bucket/big"
 train big $(printf -- '--set %s ' $big)
 bytes=$(du -sb big/checkpoints/2 | cut -f1)
-fetched() { # fetched WHAT COMMAND...: its time, and the share of the link that it used
-    local begin what=$1
-    shift
-    begin=$(date +%s.%N)
-    "$@" || exit 1
-    awk -v what="$what" -v s="$(echo "$(date +%s.%N) $begin" | awk '{ print $1 - $2 }')" -v b="$bytes" -v rate="$rate" \
+told() { # told WHAT BEGIN: the time since then, and the share of the link that it used
+    awk -v what="$1" -v s="$(echo "$(date +%s.%N) $2" | awk '{ print $1 - $2 }')" -v b="$bytes" -v rate="$rate" \
         'BEGIN { printf "%s: %.1f MB in %.2f s, %.1f %% of %s Mbit/s\n", what, b / 1e6, s, 100 * b / s / (rate * 1e6 / 8 * 0.957), rate }'
 }
 netns_rate 0 "${rate}mbit"
-fetched "restored, the whole command" train restored $(printf -- '--set %s ' $big)
+begin=$(date +%s.%N)
+train restored $(printf -- '--set %s ' $big) &
+until [ -d restored/checkpoints/2 ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
+told "fetched and checked" "$begin"
+wait $!
+told "the whole command" "$begin"
 if command -v rclone >/dev/null; then
-    fetched "rclone copies the same" netns_run 1 rclone copy --s3-provider Ceph --s3-endpoint "$AWS_ENDPOINT_URL" --s3-env-auth ":s3:bucket/big/2" copied
+    begin=$(date +%s.%N)
+    netns_run 1 rclone copy --s3-provider Ceph --s3-endpoint "$AWS_ENDPOINT_URL" --s3-env-auth ":s3:bucket/big/2" copied
+    told "rclone copies the same" "$begin"
 fi

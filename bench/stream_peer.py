@@ -3,16 +3,17 @@
 """Streaming of tokens by lockstep, MosaicML streaming and LitData, in turn, from one radosgw with the same tokens, each with an empty cache:
 seconds until the first batch of a new process (imports of Python apart), and windows per second of a loop that does nothing but read.
 
-    pip install mosaicml-streaming litdata
+    pip install mosaicml-streaming litdata==0.2.51           # later ones (0.2.76) refuse http://
     . tests/lib/radosgw.sh; radosgw_start /tmp/rgw 25000     # and AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; a bucket
     bench/stream_peer.py BUCKET [MILLIONS_OF_TOKENS [ROUNDS]]
 
 Windows of 2,048 tokens in uint16, shuffled, batches of 8; 2 worker processes for the peers, whose samples are a window each (lockstep cuts windows of
-any length out of what is stored). Programs: LOCKSTEP (default build/release/lockstep) and bench_stream beside it."""
+any length out of what is stored). Programs: LOCKSTEP (default build/release/lockstep) and bench_stream beside it. PEERS=litdata: that one alone."""
 import json, os, pathlib, random, subprocess, sys, tempfile, time
 
 CONTEXT, BATCH = 2048, 8
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+PEERS = os.environ.get("PEERS", "mosaicml litdata").split()
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", REPOSITORY / "build/release/lockstep")).resolve()
 
 
@@ -50,20 +51,23 @@ def window(bytes_):
 
 
 def prepare(bucket, scratch, millions):
-    """The same tokens in the three forms."""
-    import litdata, streaming
+    """The same tokens in all forms."""
     random.seed(7)
     windows = int(millions * 1e6) // CONTEXT
     tokens = random.randbytes(windows * CONTEXT)
     rows = [bytes(b for pair in zip(tokens[i : i + CONTEXT], bytes(CONTEXT)) for b in pair) for i in range(0, len(tokens), CONTEXT)]
     (scratch / "tokens.bin").write_bytes(b"".join(rows))
-    with streaming.MDSWriter(out=str(scratch / "mds"), columns={"ids": "bytes"}) as out:
-        for row in rows:
-            out.write(window(row))
-    litdata.optimize(fn=window, inputs=rows, output_dir=str(scratch / "lit"), chunk_bytes="64MB", num_workers=1)
+    if "mosaicml" in PEERS:
+        import streaming
+        with streaming.MDSWriter(out=str(scratch / "mosaicml"), columns={"ids": "bytes"}) as out:
+            for row in rows:
+                out.write(window(row))
+    if "litdata" in PEERS:
+        import litdata
+        litdata.optimize(fn=window, inputs=rows, output_dir=str(scratch / "litdata"), chunk_bytes="64MB", num_workers=1)
     run = lambda *words: subprocess.run([LOCKSTEP, *words], check=True, stdout=subprocess.DEVNULL)
     run("data", "prepare", scratch / "tokens.bin", "--tokenizer", "bytes", "--to", f"s3://{bucket}/set")
-    for name in "mds", "lit":
+    for name in PEERS:
         run("blob", "put", scratch / name, f"s3://{bucket}/{name}", "--recursive")
     return windows
 
@@ -75,8 +79,7 @@ def main():
         windows = prepare(bucket, scratch, millions)
         cases = {
             "lockstep": lambda local: [LOCKSTEP.parent / "bench_stream", f"s3://{bucket}/set", str(CONTEXT), str(BATCH), str(windows // BATCH - 1), local],
-            "mosaicml": lambda local: [sys.executable, __file__, "--consume", "mosaicml", f"s3://{bucket}/mds", local],
-            "litdata": lambda local: [sys.executable, __file__, "--consume", "litdata", f"s3://{bucket}/lit", local]}
+            **{name: lambda local, name=name: [sys.executable, __file__, "--consume", name, f"s3://{bucket}/{name}", local] for name in PEERS}}
         for turn in range(rounds):
             for name, command in cases.items():
                 with tempfile.TemporaryDirectory() as local:
