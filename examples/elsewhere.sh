@@ -98,7 +98,7 @@ say "three ranks train from the bucket"
 "$lockstep" train run.yaml --run-dir machine --ranks 3 >machine.log 2>&1 &
 trainer=$!
 for _ in $(seq 1200); do
-    "$lockstep" checkpoint ls s3://bucket/run --json 2>/dev/null | grep -q '"step": 40' && break
+    "$lockstep" checkpoint ls s3://bucket/run --json 2>/dev/null | grep -q '"step": ' && break
     kill -0 $trainer 2>/dev/null || break
     sleep 0.05
 done

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct prepare_settings {
@@ -106,16 +107,30 @@ static bool is_pipeline(const char *path)
     return ls_path_has_suffix(path, ".yaml") || ls_path_has_suffix(path, ".yml");
 }
 
+static ls_status run_pipeline(const ls_invocation *invocation)
+{
+    const prepare_settings *settings = invocation->settings;
+    const char *path = invocation->words[0];
+    if (invocation->word_count > 1) {
+        return ls_fail(LS_ERR_INVALID, "a pipeline names its input itself: give %s alone", path);
+    }
+    if (settings->to[0] || settings->cache_dir[0] || strcmp(settings->tokenizer, "bytes") != 0 ||
+        strcmp(settings->field, "text") != 0) {
+        return ls_fail(
+            LS_ERR_INVALID,
+            "a pipeline makes text, not tokens: --tokenizer, --cache-dir and --to are for a second "
+            "'data prepare', of DIR/data; instead of --field, %s has the key field",
+            path);
+    }
+    return ls_prepare_pipeline(invocation->arena, path, settings->output, settings->threads, settings->json);
+}
+
 static ls_status run_prepare(const ls_invocation *invocation)
 {
     const prepare_settings *settings = invocation->settings;
     ls_tokenizer *tokenizer = NULL;
     if (is_pipeline(invocation->words[0])) {
-        return invocation->word_count == 1
-                   ? ls_prepare_pipeline(invocation->arena, invocation->words[0], settings->output,
-                                         settings->threads, settings->json)
-                   : ls_fail(LS_ERR_INVALID, "a pipeline names its input itself: give %s alone",
-                             invocation->words[0]);
+        return run_pipeline(invocation);
     }
     if (settings->output[0]) {
         return ls_fail(LS_ERR_INVALID,

@@ -79,6 +79,24 @@ static void print_report(ls_arena *arena, const char *folder, const ls_preparati
     }
 }
 
+/* A misspelt field or a threshold for other texts is a mistake that shows in the result alone. */
+static ls_status check_kept(const char *folder, const json_t *report)
+{
+    size_t index;
+    const json_t *step, *most = NULL;
+    json_array_foreach(json_object_get(report, "steps"), index, step)
+    {
+        most = !most || number_of(step, "removed") > number_of(most, "removed") ? step : most;
+    }
+    return number_of(report, "kept") > 0
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA,
+                         "nothing is left of %" PRIu64 " documents: the step %s removed %" PRIu64
+                         " of them. 'lockstep data removed %s -n 5' tells why",
+                         number_of(report, "documents"), json_string_value(json_object_get(most, "step")),
+                         number_of(most, "removed"), folder);
+}
+
 ls_status ls_prepare_pipeline(ls_arena *arena, const char *path, const char *folder, uint64_t threads,
                               bool json)
 {
@@ -110,7 +128,9 @@ ls_status ls_prepare_pipeline(ls_arena *arena, const char *path, const char *fol
     } else {
         print_report(arena, folder, &figures, report);
     }
+    const ls_status kept = check_kept(folder, report);
     json_decref(report);
+    LS_TRY(kept);
     const ls_registry_add_options made = {.path = ls_path_join(arena, folder, "data"),
                                           .name = ls_registry_name_of(arena, folder),
                                           .kind = LS_ENTRY_DATA};

@@ -81,10 +81,8 @@ static ls_status check_step(const ls_step *step, const char *place)
         return ls_fail(LS_ERR_INVALID, "%s: bands x rows is %llu, allowed is 1 to %d", place,
                        (unsigned long long)(step->minhash.bands * step->minhash.rows), LS_MINHASH_HASHES_MAX);
     }
-    if (step->kind == LS_STEP_PII && ls_private_kinds(step) == 0) {
-        return ls_fail(LS_ERR_INVALID, "%s: allowed in kinds are mail, phone, card, iban, ip, key", place);
-    }
-    return LS_OK;
+    uint32_t kinds;
+    return step->kind == LS_STEP_PII ? ls_private_kinds(step, place, &kinds) : LS_OK;
 }
 
 static ls_status read_step(ls_arena *arena, const ls_document *doc, size_t index, ls_step *step)
@@ -112,8 +110,8 @@ ls_status ls_data_pipeline_read(ls_arena *arena, const ls_document *doc, ls_data
     const json_t *list = json_object_get(doc->root, "steps");
     const size_t count = json_array_size(list);
     if (!json_is_array(list) || count == 0 || count >= LS_PIPELINE_STEPS_MAX) {
-        return ls_fail(LS_ERR_INVALID, "%s: the key steps must be a list of 1 to %d steps", doc->name,
-                       LS_PIPELINE_STEPS_MAX - 1);
+        return ls_fail(LS_ERR_INVALID, "%s: a pipeline needs the key steps, a list of 1 to %d steps",
+                       doc->name, LS_PIPELINE_STEPS_MAX - 1);
     }
     pipeline->steps = ls_arena_new(arena, ls_step, count + 1);
     pipeline->step_count = count + 1;

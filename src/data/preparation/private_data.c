@@ -308,7 +308,7 @@ static bool find_piece(const view *v, size_t at, size_t least, uint32_t kinds, p
              (kinds >> PHONE & 1 && find_phone(v, at, p))));
 }
 
-uint32_t ls_private_kinds(const ls_step *step)
+ls_status ls_private_kinds(const ls_step *step, const char *place, uint32_t *kinds_out)
 {
     uint32_t kinds = step->pii.kinds.count == 0 ? (1u << KINDS) - 1 : 0;
     for (size_t i = 0; i < step->pii.kinds.count; i++) {
@@ -317,11 +317,15 @@ uint32_t ls_private_kinds(const ls_step *step)
             kind++;
         }
         if (kind == KINDS) {
-            return 0;
+            return ls_fail(LS_ERR_INVALID,
+                           "%s: %.40s is not a kind of private data; allowed in kinds are mail, phone, card, "
+                           "iban, ip, key",
+                           place, step->pii.kinds.items[i]);
         }
         kinds |= 1u << kind;
     }
-    return kinds;
+    *kinds_out = kinds;
+    return LS_OK;
 }
 
 /* The end of the run of is_word from `at` on. */

@@ -20,8 +20,9 @@
 
 #include <stdint.h>
 
-/* The kinds that a step looks for, a bit for each; 0 if it names one that there is not. */
-uint32_t ls_private_kinds(const ls_step *step);
+/* The kinds that a step looks for, a bit for each. place: for messages. Errors: LS_ERR_INVALID for
+ * one that there is not. */
+LS_MUST_CHECK ls_status ls_private_kinds(const ls_step *step, const char *place, uint32_t *kinds_out);
 
 /* Replaces private data by [MAIL], [PHONE], [CARD], [IBAN], [IP] and [KEY]. Returns how many pieces
  * there were; the passage is left as it is if there were none. */

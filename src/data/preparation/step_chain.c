@@ -77,7 +77,7 @@ static ls_status open_steps(ls_step_chain *chain)
         } else if (step->kind == LS_STEP_DECONTAMINATE) {
             LS_TRY(ls_contamination_open(step, &chain->contaminations[i]));
         } else if (step->kind == LS_STEP_PII) {
-            chain->private_kinds[i] = ls_private_kinds(step);
+            LS_TRY(ls_private_kinds(step, step->name, &chain->private_kinds[i]));
         }
     }
     return LS_OK;

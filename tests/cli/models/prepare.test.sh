@@ -153,6 +153,16 @@ expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
 says "none.bin"
 expect 2 "$LOCKSTEP" data prepare web.yaml
 says "--output DIR"
+for option in "--to=s3://bucket/set" "--tokenizer=tokenizer.json" "--field=body"; do
+    expect 2 "$LOCKSTEP" data prepare web.yaml -o bad "$option"
+    says "a pipeline makes text, not tokens"
+done
+printf 'input: [in-0.jsonl]\nsteps:\n  - step: pii\n    kinds: [mail, fone]\n' >bad.yaml
+expect 2 "$LOCKSTEP" data prepare bad.yaml -o bad
+says "bad.yaml:3" "fone is not a kind"
+printf 'input: [in-0.jsonl]\nfield: body\nsteps:\n  - step: normalise\n' >bad.yaml
+expect 3 "$LOCKSTEP" data prepare bad.yaml -o nothing
+says "nothing is left of 102 documents: the step read removed 102" "data removed nothing"
 sed 's/words_min: 1/words_min: 2/; s/drop/replace/' web.yaml >other.yaml
 expect 2 "$LOCKSTEP" data prepare other.yaml -o one
 says "another pipeline"
