@@ -79,7 +79,9 @@ static const ls_option submit_options[] = {
     LS_ROW_BOOL(submit_settings, hold, "hold the job: it starts only after 'lockstep release'"),
     LS_ROW_BOOL(submit_settings, pty,
                 "run COMMAND (default: your shell) in this terminal as soon as the job has its devices; the "
-                "job ends when the program ends or the terminal is closed"),
+                "job ends when the program ends or the terminal is closed. When neither devices nor terminal "
+                "are used for a while (idle.interactive of the queue), the program ends and the devices go "
+                "back; Enter then starts it anew"),
     LS_ROW_JSON(submit_settings),
 };
 

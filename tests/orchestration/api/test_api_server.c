@@ -126,6 +126,19 @@ static void stop_server(void *context)
     ls_env_stop(child_env, 0);
 }
 
+/* More than a listener may leave unread, in one go. */
+static void tell_much(void *context)
+{
+    (void)context;
+    static char text[8192];
+    memset(text, 'x', sizeof text - 1);
+    ls_job job = {.id = 2, .account = "a", .spec.name = "much", .ranks = 1};
+    const ls_transition t = {.job = 2, .epoch = 1, .to = LS_JOB_RUNNING, .time_s = 5.0, .text = text};
+    for (int i = 0; i < 200; i++) {
+        ls_api_tell(api, &t, &job);
+    }
+}
+
 static void tell_one(void *context)
 {
     (void)context;
@@ -147,6 +160,7 @@ static int run_server(void)
         return 2;
     }
     ls_env_signal_watch(child_env, SIGTERM, stop_server, NULL);
+    ls_env_signal_watch(child_env, SIGUSR1, tell_much, NULL);
     if (ls_user_files_create(child_env, FILES_LIMIT_NS, &child_files) != LS_OK) {
         return 2;
     }
@@ -508,6 +522,27 @@ static void server_tells_events(void **state)
     assert_int_equal(send(third, old, strlen(old), 0), strlen(old));
     read_answer(third, "event: reset", &answer);
     close(third);
+    ls_text_release(&answer);
+}
+
+/* A viewer who never reads is disconnected, and nobody else waits for it. */
+static void server_leaves_those_who_do_not_read(void **state)
+{
+    (void)state;
+    const char *request = "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+    const int fd = connect_unix();
+    ls_text answer = {0};
+    assert_int_equal(send(fd, request, strlen(request), 0), strlen(request));
+    read_answer(fd, "event: job", &answer);
+    assert_int_equal(kill(server, SIGUSR1), 0);
+    expect(connect_unix(), "GET /v1/jobs HTTP/1.1\r\nHost: x", NULL, 200, "\"jobs\"");
+    static char block[65536];
+    size_t sum = 0;
+    for (ssize_t bytes; sum < 200 * 8192 && (bytes = recv(fd, block, sizeof block, 0)) > 0;) {
+        sum += (size_t)bytes;
+    }
+    assert_true(sum < 200 * 8192);
+    close(fd);
     ls_text_release(&answer);
 }
 
@@ -912,6 +947,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(server_goes_on_when_askers_leave, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_listens_again_after_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_tells_events, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(server_leaves_those_who_do_not_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_reads_what_a_job_wrote, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_reads_more_histories_than_it_keeps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_waits_for_no_disk, set_up, tear_down),
