@@ -66,6 +66,7 @@ static ls_status explain_identity(const ls_trainer *trainer, ls_arena *arena)
 /* Keeps what was repaired or skipped: the log is opened only after the run has been restored. */
 static void keep_for_log(ls_trainer_saving *saving, const ls_checkpoint_latest *latest)
 {
+    json_decref(saving->restore_events);
     saving->restore_events = json_array();
     for (size_t i = 0; i < latest->skipped_count; i++) {
         json_array_append_new(saving->restore_events,

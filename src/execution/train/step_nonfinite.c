@@ -119,6 +119,9 @@ ls_status ls_stepper_explain_outer(ls_stepper *stepper)
     const unsigned long long step = stepper->turn.step + 1, round = step / s->local.steps;
     uint32_t worker = state->worker_count;
     char cause[64] = "the sum of the workers' differences";
+    /* first: another rank may end the run with its reason as soon as all know the worker */
+    stepper->result.fault =
+        (ls_step_fault){.kind = LS_STEP_FAULT_WORKER, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK};
     if (s->find_worker) {
         LS_TRY(s->find_worker(s->workers_context, &worker));
     } else {
@@ -127,8 +130,6 @@ ls_status ls_stepper_explain_outer(ls_stepper *stepper)
     if (worker < state->worker_count) {
         snprintf(cause, sizeof cause, "the parameters of worker %u", worker);
     }
-    stepper->result.fault =
-        (ls_step_fault){.kind = LS_STEP_FAULT_WORKER, .leaf = LS_NO_LEAF, .rank = LS_NO_RANK};
     return ls_fail(LS_ERR_FAILED,
                    "step %llu: the outer gradient of round %llu is not finite, because of %s: try a lower "
                    "train.optimizer.lr or a shorter round (train.local.steps)",

@@ -101,6 +101,15 @@ LS_TEST_FAULT=do=die,rank=3,step=6,at=leaf expect 0 netns_run 0 timeout 60 "${tr
 same "one of them lost" "$(hashes "$out")" "$pairs"
 holds pairs-lost/events.jsonl '"event":"returned"'
 
+# An outer gradient that is not finite: its round is made once more on all hosts, and then refused.
+export LS_TEST_FAULT=flip=parameter,rank=0,at=8192,bit=30,step=22
+expect 1 netns_run 0 timeout 60 "${train[@]}" --run-dir wild --hosts two.hosts --set checkpoint.every_steps=4
+says "the outer gradient of round 2 is not finite" "The round is made once more" "the training diverges"
+unset LS_TEST_FAULT
+expect 0 netns_run 0 "${train[@]}" --run-dir wild --hosts two.hosts --set checkpoint.every_steps=4
+same "after a round that was not finite" "$(hashes "$out")" "$reference"
+nothing_left "not finite"
+
 # Agents that people start: none takes more ranks than a worker has leaves.
 export LOCKSTEP_TOKEN=$token
 background by-hand 0 timeout 60 "${train[@]}" --run-dir by-hand --ranks 3 --local-ranks 1 --coordinator 10.77.0.1:29712

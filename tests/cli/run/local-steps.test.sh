@@ -99,7 +99,7 @@ says "set train.local.bits to 8 or 4"
 refused --set train.local.steps=0
 says "has an effect only with train.local.steps"
 refused --ranks 5
-says "4 shares"
+says "share the leaves of one worker" "use at most 4"
 refused --set 'train.freeze=[lm_head*]'
 says "train.freeze"
 refused --set parallel.tensor=2 --ranks 2
