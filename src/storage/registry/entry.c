@@ -81,7 +81,9 @@ ls_status ls_registry_entry_encode(ls_arena *arena, ls_registry_entry *entry, co
                                    size_t *bytes_out)
 {
     const char *bad = NULL;
-    qsort(entry->files, entry->file_count, sizeof *entry->files, by_name);
+    if (entry->file_count > 0) { /* an evaluation has none */
+        qsort(entry->files, entry->file_count, sizeof *entry->files, by_name);
+    }
     for (size_t i = 0; i < entry->file_count; i++) {
         LS_TRY(ls_blob_check_key(entry->files[i].name));
     }
