@@ -54,6 +54,21 @@ typedef struct ls_compression {
     uint32_t keep;
 } ls_compression;
 
+/* Whether groups pack what AdamW makes of their sums, with moments of their own, and not the sums
+ * (compute/kernels/compress.h): most numbers wait for a long time before topk sends them, and what
+ * comes then says nothing about their usual size. */
+static inline bool ls_compression_normalises(ls_compression_kind kind)
+{
+    return kind == LS_COMPRESSION_TOPK;
+}
+
+/* Buffers of state, each as large as the weights: what is left over of each group and of the whole,
+ * and then, normalised, the first moments of each group and the second ones. */
+static inline uint32_t ls_compression_flats(ls_compression_kind kind, uint32_t groups)
+{
+    return kind == LS_COMPRESSION_NONE ? 0 : (ls_compression_normalises(kind) ? 3 : 1) * groups + 1;
+}
+
 /* `keep` in a step of the warm-up, which begins with a quarter of all numbers and halves it up to
  * five times: gradients change fast at first, and what is sent late is then wrong. step: 0-based.
  * Source: Lin et al., "Deep gradient compression", 2018. */

@@ -453,6 +453,8 @@ LS_MUST_CHECK ls_status ls_run_file_check_compression(const ls_run_file *run);
 /* The ZeRO stage: parallel.zero; with compression 0, because all hosts make the same update, or 1
  * if they send changes of the weights. */
 uint32_t ls_run_file_zero(const ls_run_file *run);
+/* Buffers of state that compression needs (ls_compression_flats). */
+uint32_t ls_run_file_residuals(const ls_run_file *run);
 /* Leaves of a group whose sum of gradients is compressed; 0: none are. */
 uint32_t ls_run_file_group(const ls_run_file *run);
 /* How; keep: after the warm-up. */

@@ -33,6 +33,12 @@ uint32_t ls_run_file_zero(const ls_run_file *run)
                                                     : compression->weights != LS_COMPRESSION_NONE;
 }
 
+uint32_t ls_run_file_residuals(const ls_run_file *run)
+{
+    const ls_run_compression *compression = &run->train.compression;
+    return ls_compression_flats(compression->kind, (uint32_t)compression->groups);
+}
+
 uint32_t ls_run_file_group(const ls_run_file *run)
 {
     const ls_run_train *train = &run->train;

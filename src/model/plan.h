@@ -427,7 +427,7 @@ typedef struct ls_memory_plan {
     /* one flat buffer, one, two; the last two for trained parameters only */
     uint64_t parameters, gradients, optimizer;
     uint64_t tree; /* extra gradient buffers of the fixed tree of leaves */
-    /* with groups: what compression left out of each and of the whole, of this step and the last */
+    /* what compression keeps, of this step and the last */
     uint64_t residuals;
     uint32_t tree_buffers;
     uint64_t activations; /* the arena without logits and the gradient of a tied head */
@@ -435,8 +435,9 @@ typedef struct ls_memory_plan {
     uint64_t other;       /* tables, norm sums, token buffers, gradient of a tied head */
     uint64_t total;
 } ls_memory_plan;
-/* group: 0, or the leaves of a group whose sums are compressed (comm/transport/tree.h). */
-ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group);
+/* group: 0, or the leaves of a group whose sums are compressed (comm/transport/tree.h), and then
+ * residuals: how many flat buffers that keeps (base/compression.h). */
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group, uint32_t residuals);
 
 /* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the
  * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf

@@ -168,7 +168,7 @@ static uint64_t value_bytes(const ls_plan *plan, int32_t value)
     return value == LS_NONE ? 0 : (uint64_t)ls_value_span(&plan->values[value]) * sizeof(float);
 }
 
-ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group)
+ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group, uint32_t residuals)
 {
     const uint64_t flat = (uint64_t)plan->layout->float_count * sizeof(float);
     const uint64_t arena = (uint64_t)plan->arena_floats * sizeof(float);
@@ -178,7 +178,7 @@ ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t gro
         memory.gradients = flat;
         memory.optimizer = 2 * flat;
         memory.tree = (memory.tree_buffers - 1) * flat;
-        memory.residuals = group > 0 ? 2 * (leaves / group + 1) * flat : 0;
+        memory.residuals = 2 * residuals * flat;
     }
     const uint64_t head_gradient = value_bytes(plan, plan->head_gradient);
     memory.logits = value_bytes(plan, plan->logits);

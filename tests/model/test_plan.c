@@ -408,7 +408,7 @@ static void plan_memory_adds_up(void **state)
     ls_arena arena = {0};
     const ls_model_config config = small_config(LS_FAMILY_LLAMA);
     const ls_plan plan = build(&arena, &config, &training);
-    const ls_memory_plan m = ls_plan_memory(&plan, 12, 0);
+    const ls_memory_plan m = ls_plan_memory(&plan, 12, 0, 0);
     assert_int_equal(m.parameters, plan.layout->float_count * 4);
     assert_int_equal(m.tree, 3 * m.parameters);
     assert_int_equal(m.optimizer, 2 * m.gradients);

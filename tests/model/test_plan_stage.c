@@ -301,7 +301,8 @@ static void plan_memory_counts_slots(void **state)
     assert_int_equal(plans[0].arena_floats, f.whole.arena_floats);
     assert_true(plans[1].slot_floats > 0);
     assert_int_equal(plans[2].arena_floats - plans[1].arena_floats, plans[1].slot_floats);
-    const uint64_t two = ls_plan_memory(&plans[1], 1, 0).total, three = ls_plan_memory(&plans[2], 1, 0).total;
+    const uint64_t two = ls_plan_memory(&plans[1], 1, 0, 0).total,
+                   three = ls_plan_memory(&plans[2], 1, 0, 0).total;
     /* and tokens, targets and losses of another micro-batch */
     assert_int_equal(three - two, (uint64_t)plans[1].slot_floats * sizeof(float) + 3 * 96 * 4);
     /* what a second slot costs is what backward reads of forward, not a second arena */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/kernels/compress.h"
 
+#include "compute/cpu/isa/adamw.h"
 #include "compute/cpu/isa/compress.h"
 #include "compute/cpu/isa/elementwise.h"
 #include "compute/cpu/ops.h"
@@ -14,6 +15,7 @@ enum { BLOCK = LS_COMPRESSION_BLOCK };
 typedef struct compress_job {
     const ls_compress_kernels *compress;
     const ls_elementwise_kernels *elementwise;
+    const ls_adamw_kernels *adamw;
     const ls_compressed_sum *sum;
     int64_t count;
     float *out;
@@ -48,6 +50,17 @@ static void pack_block(const compress_job *job, const ls_compression *compressio
     }
 }
 
+/* AdamW's update of zeros. */
+static void normalise(const compress_job *job, const ls_compressed_term *term, int64_t at, int64_t count,
+                      float *x)
+{
+    float update[BLOCK] = {0}, *m = term->moments_out[0] + at, *v = term->moments_out[1] + at;
+    memcpy(m, term->moments[0] + at, (size_t)count * sizeof *m);
+    memcpy(v, term->moments[1] + at, (size_t)count * sizeof *v);
+    job->adamw->update(job->sum->normal, update, x, m, v, count);
+    memcpy(x, update, (size_t)count * sizeof *x);
+}
+
 static void term_block(const compress_job *job, uint32_t index, int64_t at, int64_t count, float *x)
 {
     const ls_compression *compression = &job->sum->compression;
@@ -60,6 +73,9 @@ static void term_block(const compress_job *job, uint32_t index, int64_t at, int6
     ls_cpu_tree_sum_block(job->elementwise, term->sum, term->inputs, at, count, x);
     for (int64_t i = 0; i < count && term->minuend; i++) {
         x[i] = term->minuend[at + i] - x[i];
+    }
+    if (term->moments[0]) {
+        normalise(job, term, at, count, x);
     }
     pack_block(job, compression, term, at, count, x);
 }
@@ -96,6 +112,7 @@ ls_status ls_cpu_compressed_sum(ls_queue *queue, const ls_compressed_sum *sum, i
 {
     compress_job job = {.compress = ls_queue_kernels(queue)->compress,
                         .elementwise = ls_queue_kernels(queue)->elementwise,
+                        .adamw = ls_queue_kernels(queue)->adamw,
                         .sum = sum,
                         .count = count,
                         .out = out,

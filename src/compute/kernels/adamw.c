@@ -23,7 +23,7 @@ ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw)
     LS_ASSERT(adamw->step >= 1 && adamw->beta1 >= 0.0f && adamw->beta1 < 1.0f);
     LS_ASSERT(adamw->beta2 >= 0.0f && adamw->beta2 < 1.0f);
     const double lr = adamw->lr, beta1 = adamw->beta1, beta2 = adamw->beta2;
-    return (ls_adamw_factors){
+    ls_adamw_factors factors = {
         .gradient_scale = adamw->gradient_scale,
         .beta1 = adamw->beta1,
         .one_minus_beta1 = (float)(1.0 - beta1),
@@ -34,6 +34,12 @@ ls_adamw_factors ls_adamw_factors_of(const ls_adamw *adamw)
         .inverse_root_v = (float)(1.0 / sqrt(1.0 - power(beta2, adamw->step))),
         .one_minus_decay = (float)(1.0 - lr * adamw->weight_decay),
     };
+    if (adamw->is_update) { /* the divisor is sqrt(0) + 1 */
+        factors.beta1 = factors.one_minus_beta2 = 0.0f;
+        factors.one_minus_beta1 = factors.beta2 = factors.eps = 1.0f;
+        factors.step_size = adamw->lr;
+    }
+    return factors;
 }
 
 ls_status ls_adamw_update(ls_queue *queue, const ls_adamw_factors *factors, int64_t count,

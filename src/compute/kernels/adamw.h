@@ -6,6 +6,8 @@
  *   m  = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2
  *   p  = p - lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * p)
  *
+ * A gradient that is already such an update: p = p - lr * (g + weight_decay * p), and m = g.
+ *
  * Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019 (the form of
  * torch.optim.AdamW).
  */
@@ -14,11 +16,15 @@
 
 #include "compute/queue.h"
 
+#include <stdbool.h>
+
 typedef struct ls_adamw {
     float lr, beta1, beta2, eps, weight_decay;
     float gradient_scale;
     /* t, the number of this update. The first is 1. */
     uint64_t step;
+    /* the gradient is an update; v is zero and stays so */
+    bool is_update;
 } ls_adamw;
 
 /* The factors of one step. */

@@ -3,6 +3,7 @@
  * Packing numbers for slow links, with error feedback, and sums of packed numbers.
  *
  *   term i    x = its sum of buffers + residual;  packed = pack(x);  y_i = unpack(packed)
+ *             or, normalised,  x = AdamW's update of m and v with the sum, without lr, + residual
  *             residual' = x - y_i
  *   whole     y = the sum of all y_i in a given order, then the same once more:
  *             x = y + residual;  out = unpack(pack(x));  residual' = x - out
@@ -19,6 +20,7 @@
 #define LS_COMPUTE_KERNELS_COMPRESS_H
 
 #include "base/compression.h"
+#include "compute/kernels/adamw.h"
 #include "compute/kernels/tree_sum.h"
 
 /* A sum of squares that is the same in whatever order it is added up: 64 bits before the point, 64
@@ -35,6 +37,9 @@ typedef struct ls_compressed_term {
     /* The buffers that are added up; one buffer: a program of one entry. Unused by the whole. */
     const ls_tree_sum *sum;
     const float *const *inputs;
+    /* Not NULL: the sum is normalised; m and v before and after it. */
+    const float *moments[2];
+    float *moments_out[2];
     /* Not NULL: the sum is subtracted from these numbers. */
     const float *minuend;
     /* Not NULL: the term was packed elsewhere and is only unpacked; nothing else is used. */
@@ -48,6 +53,8 @@ typedef struct ls_compressed_term {
 
 typedef struct ls_compressed_sum {
     ls_compression compression; /* of the terms */
+    /* with moments: how sums are normalised; the decay of weights is 0, and lr is -1 */
+    const ls_adamw_factors *normal;
     const ls_compressed_term *terms;
     /* How the terms are added; its inputs are their numbers. */
     const ls_tree_sum *order;

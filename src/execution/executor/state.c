@@ -109,9 +109,11 @@ ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights, cons
     return status;
 }
 
-ls_status ls_state_add_residuals(ls_state *state, uint32_t count)
+ls_status ls_state_add_residuals(ls_state *state, ls_compression_kind kind, uint32_t groups)
 {
+    const uint32_t count = ls_compression_flats(kind, groups);
     LS_ASSERT(count <= LS_RESIDUALS_MAX && state->residual_count == 0 && (count == 0 || is_cpu(state)));
+    state->groups = groups;
     state->residual_count = count;
     for (uint32_t i = 0; i < 2 * count; i++) {
         LS_TRY(alloc_flat(state, state->layout->float_count, &state->residuals[i % 2][i / 2]));
@@ -404,13 +406,18 @@ static size_t add_workers(ls_arena *arena, const ls_state *state, ls_checkpoint_
     return total;
 }
 
-/* Residuals are saved as the flat buffers that they are: no other program looks into them. */
+/* Residuals are saved as the flat buffers that they are: no other program looks into them. The
+ * moments come first, in the order of the names. */
 static void list_residuals(ls_arena *arena, const ls_state *state, ls_checkpoint_tensor *tensors)
 {
-    const uint32_t groups = state->residual_count - 1;
-    for (uint32_t i = 0; i <= groups; i++) {
-        tensors[i] = (ls_checkpoint_tensor){
-            .name = i < groups ? ls_arena_printf(arena, "residual_%02u", i) : "residual_whole",
+    const uint32_t groups = state->groups, count = state->residual_count;
+    for (uint32_t n = 0; n < count; n++) {
+        const uint32_t i = (n + groups + 1) % count;
+        tensors[n] = (ls_checkpoint_tensor){
+            .name = i < groups ? ls_arena_printf(arena, "residual_%02u", i)
+                    : i > groups
+                        ? ls_arena_printf(arena, "moment_%u_%02u", (i - 1) / groups, (i - 1) % groups)
+                        : "residual_whole",
             .rank = 1,
             .shape = {(uint64_t)state->layout->float_count},
             .state = state->residuals[state->residual_step % 2][i],

@@ -24,7 +24,7 @@
 #include "model/layout.h"
 #include "storage/checkpoint/checkpoint.h"
 
-enum { LS_GRADIENT_BUFFERS_MAX = 40, LS_RESIDUALS_MAX = LS_COMPRESSION_GROUPS_MAX + 1 };
+enum { LS_GRADIENT_BUFFERS_MAX = 40, LS_RESIDUALS_MAX = 3 * LS_COMPRESSION_GROUPS_MAX + 1 };
 
 typedef struct ls_state {
     ls_queue *queue;         /* borrowed */
@@ -46,14 +46,15 @@ typedef struct ls_state {
     int64_t flat_stride;
     float *gradients[LS_GRADIENT_BUFFERS_MAX];
     uint32_t gradient_count;
-    /* With compression (parallel/compressed.h), of each group and, last, of the whole: what is left
-     * over. Those of the state after n steps are in residuals[n % 2], and step n writes the others:
-     * so it can be given up, or continued by another process, at any point. */
+    /* With compression (parallel/compressed.h): what is left over of each group and of the whole,
+     * and the moments of each group if they are normalised (ls_compression_flats). Those of the
+     * state after n steps are in residuals[n % 2], and step n writes the others: so it can be given
+     * up, or continued by another process, at any point. */
     float *residuals[2][LS_RESIDUALS_MAX];
-    uint32_t residual_count; /* 0: no compression */
-    uint64_t residual_step;  /* those after so many steps are the ones that count now */
-    bool borrowed;           /* the buffers belong to another object */
-    struct ls_state *mirror; /* what the host sees; NULL: this state itself */
+    uint32_t groups, residual_count; /* 0: no compression */
+    uint64_t residual_step;          /* those after so many steps are the ones that count now */
+    bool borrowed;                   /* the buffers belong to another object */
+    struct ls_state *mirror;         /* what the host sees; NULL: this state itself */
 } ls_state;
 
 /*
@@ -64,8 +65,8 @@ typedef struct ls_state {
  */
 LS_MUST_CHECK ls_status ls_state_init(ls_state *state, ls_queue *queue, ls_dtype weights,
                                       const ls_layout *layout, uint32_t gradient_count);
-/* Adds residuals, all zero; once, on the CPU. Errors: LS_ERR_MEMORY. */
-LS_MUST_CHECK ls_status ls_state_add_residuals(ls_state *state, uint32_t count);
+/* Adds the residuals of that compression, all zero; once, on the CPU. Errors: LS_ERR_MEMORY. */
+LS_MUST_CHECK ls_status ls_state_add_residuals(ls_state *state, ls_compression_kind kind, uint32_t groups);
 /* After residuals were loaded, by ls_state_tensors: makes them those after `step` steps. */
 void ls_state_turn_residuals(ls_state *state, uint64_t step);
 void ls_state_release(ls_state *state);

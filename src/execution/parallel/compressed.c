@@ -20,6 +20,9 @@ struct ls_compressed {
     group groups[LS_COMPRESSION_GROUPS_MAX];
     ls_node_sum order;                           /* of the groups */
     ls_compression settings, now, sums, changes; /* sums: now, or the changes */
+    ls_adamw adamw;                              /* of groups that are normalised */
+    ls_adamw_factors normal;                     /* in this step */
+    uint32_t flats;                              /* residuals */
     uint64_t warmup;
     float *residuals[2][LS_RESIDUALS_MAX];
     const float *const *old; /* of the current step: read */
@@ -70,6 +73,12 @@ ls_status ls_compressed_create(ls_data_parallel *parallel, const ls_data_paralle
     c->settings = options->compression;
     c->changes = options->changes;
     c->warmup = options->compression_warmup;
+    c->adamw = (ls_adamw){.lr = -1.0f,
+                          .beta1 = options->beta1,
+                          .beta2 = options->beta2,
+                          .eps = options->eps,
+                          .gradient_scale = 1.0f};
+    c->flats = ls_compression_flats(c->settings.kind, c->count);
     memcpy(c->residuals, options->residuals, sizeof c->residuals);
     ls_leaf_range groups[LS_COMPRESSION_GROUPS_MAX];
     ls_status status = LS_OK;
@@ -106,6 +115,8 @@ void ls_compressed_enter(ls_compressed *c, uint64_t step)
 {
     c->now = c->settings;
     c->now.keep = ls_compression_keep(c->settings.keep, c->warmup, step);
+    c->adamw.step = step + 1;
+    c->normal = ls_adamw_factors_of(&c->adamw);
     c->sums = c->changes.kind ? c->changes : ls_compression_of_sum(c->now, c->count);
     c->old = (const float *const *)c->residuals[step % 2];
     c->next = c->residuals[(step + 1) % 2];
@@ -117,8 +128,14 @@ void ls_compressed_enter(ls_compressed *c, uint64_t step)
 
 static ls_compressed_term term_of(const ls_compressed *c, uint32_t residual, int64_t offset)
 {
-    return (ls_compressed_term){.residual = c->old[residual] + offset,
-                                .residual_out = c->next[residual] + offset};
+    ls_compressed_term term = {.residual = c->old[residual] + offset,
+                               .residual_out = c->next[residual] + offset};
+    for (uint32_t i = 0; i < 2 && c->flats > c->count + 1 && residual < c->count; i++) {
+        const uint32_t moments = (i + 1) * c->count + 1 + residual;
+        term.moments[i] = c->old[moments] + offset;
+        term.moments_out[i] = c->next[moments] + offset;
+    }
+    return term;
 }
 
 ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, const ls_slice *slice,
@@ -136,6 +153,7 @@ ls_status ls_compressed_sum_own(ls_compressed *c, ls_queue *queue, uint32_t at, 
     }
     whole.packed_out = hosts ? ls_hosts_packed_sum(hosts, at) : NULL;
     const ls_compressed_sum sum = {.compression = c->now,
+                                   .normal = &c->normal,
                                    .terms = terms,
                                    .order = &c->order.sum,
                                    .again = c->sums,
@@ -154,8 +172,11 @@ ls_status ls_compressed_pack(ls_compressed *c, ls_queue *queue, ls_leaf_range no
     term.sum = &c->groups[number].sum.sum;
     term.inputs = inputs;
     term.packed_out = (unsigned char *)out;
-    const ls_compressed_sum sum = {
-        .compression = c->now, .terms = &term, .order = &one, .left_over = c->left_over + slice.first_block};
+    const ls_compressed_sum sum = {.compression = c->now,
+                                   .normal = &c->normal,
+                                   .terms = &term,
+                                   .order = &one,
+                                   .left_over = c->left_over + slice.first_block};
     return ls_compressed_sum_run(queue, &sum, slice.count, NULL, NULL);
 }
 
@@ -187,10 +208,17 @@ static bool has_group(ls_leaf_range leaves, uint32_t number, uint32_t size)
     return leaves.first <= number * size && leaves.first + leaves.count >= (number + 1) * size;
 }
 
-/* The host that keeps the residual of a group; NO_HOST: the owners of slices do. */
-static uint32_t home_of(const ls_compressed *c, uint32_t number)
+/* The group of a residual; `count`: the whole. */
+static uint32_t group_of(const ls_compressed *c, uint32_t residual)
+{
+    return residual > c->count ? (residual - 1) % c->count : residual;
+}
+
+/* The host that keeps a residual of a group; NO_HOST: the owners of slices do. */
+static uint32_t home_of(const ls_compressed *c, uint32_t residual)
 {
     const ls_hosts *hosts = c->parallel->hosts;
+    const uint32_t number = group_of(c, residual);
     for (uint32_t h = 0; h < ls_hosts_count(hosts) && number < c->count; h++) {
         if (has_group(ls_hosts_leaves(hosts, h, 0)->leaves, number, c->parallel->group)) {
             return h;
@@ -224,7 +252,7 @@ static ls_status move_slices(const ls_compressed *c, float *flat, ls_transfer tr
 
 ls_status ls_compressed_gather(ls_compressed *c, uint64_t step)
 {
-    for (uint32_t i = 0; i <= c->count; i++) {
+    for (uint32_t i = 0; i < c->flats; i++) {
         const uint32_t home = home_of(c, i);
         float *flat = c->residuals[step % 2][i];
         LS_TRY(home == NO_HOST ? move_slices(c, flat, LS_TRANSFER_GATHER) : move_flat(c, flat, home, 0));
@@ -234,7 +262,7 @@ ls_status ls_compressed_gather(ls_compressed *c, uint64_t step)
 
 ls_status ls_compressed_scatter(ls_compressed *c, uint64_t step)
 {
-    for (uint32_t i = 0; i <= c->count; i++) {
+    for (uint32_t i = 0; i < c->flats; i++) {
         const uint32_t home = home_of(c, i);
         float *flat = c->residuals[step % 2][i];
         LS_TRY(home == NO_HOST ? move_slices(c, flat, LS_TRANSFER_SCATTER) : move_flat(c, flat, 0, home));
@@ -242,10 +270,10 @@ ls_status ls_compressed_scatter(ls_compressed *c, uint64_t step)
     return LS_OK;
 }
 
-/* Where the residual of a group was in an earlier cut. */
-static uint32_t source_of(const ls_compressed *c, uint32_t number, const ls_state_sources *sources)
+/* Where a residual of a group was in an earlier cut. */
+static uint32_t source_of(const ls_compressed *c, uint32_t residual, const ls_state_sources *sources)
 {
-    const uint32_t leaves = c->parallel->leaf_count;
+    const uint32_t leaves = c->parallel->leaf_count, number = group_of(c, residual);
     for (uint32_t s = 0; s < sources->count && number < c->count; s++) {
         const ls_state_source *source = &sources->source[s];
         const uint32_t past = source->first_part + source->part_count;
@@ -261,7 +289,7 @@ static uint32_t source_of(const ls_compressed *c, uint32_t number, const ls_stat
 
 ls_status ls_compressed_collect(ls_compressed *c, uint64_t step, const ls_state_sources *sources)
 {
-    for (uint32_t i = 0; i <= c->count && c->parallel->view.local == 0; i++) {
+    for (uint32_t i = 0; i < c->flats && c->parallel->view.local == 0; i++) {
         const uint32_t home = source_of(c, i, sources);
         float *const flats[3] = {c->residuals[step % 2][i], NULL, NULL};
         if (home == NO_HOST) {

@@ -8,6 +8,9 @@
  *   whole            ((q0 + q1) + (q2 + q3)) = s               in the order of the tree
  *   packed again  q = pack(s + r)                              r' = s + r - q;  q is the gradient
  *
+ * With topk groups pack AdamW's updates of moments of their own (compute/kernels/compress.h), and
+ * the whole is added to the weights as it comes.
+ *
  * Instead of the second packing, changes of weights can be packed: the owner alone makes the update
  * from s (ZeRO stage 1) and sends by how much its weights w changed; all add this to theirs:
  *

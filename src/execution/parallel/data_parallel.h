@@ -122,6 +122,8 @@ typedef struct ls_data_parallel_options {
     ls_compression compression; /* keep: after the warm-up of so many steps */
     ls_compression changes;
     uint64_t compression_warmup;
+    /* of AdamW, with a compression that normalises; eps: beside a group's sum */
+    float beta1, beta2, eps;
     ls_queue *queue; /* with compression: unpacks what arrives; borrowed */
     /* of this host's state; borrowed for the call */
     float *const (*residuals)[LS_RESIDUALS_MAX];

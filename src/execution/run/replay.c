@@ -94,7 +94,8 @@ static ls_status take_memory(replay *r)
     LS_TRY(ls_session_check_memory(s));
     LS_TRY(
         ls_state_init(&r->state, s->device, ls_session_activations(s), &s->layout, s->memory.tree_buffers));
-    LS_TRY(ls_state_add_residuals(&r->state, ls_session_residuals(s)));
+    LS_TRY(ls_state_add_residuals(&r->state, s->run.train.compression.kind,
+                                  (uint32_t)s->run.train.compression.groups));
     LS_TRY(ls_executor_init(&r->executor, s->device, &s->plan, s->plan.options.length));
     const ls_step_settings settings = ls_session_step_settings(s);
     return ls_stepper_create(&r->executor, &r->state, &settings, &r->stepper);

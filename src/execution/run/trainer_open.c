@@ -175,7 +175,8 @@ static ls_status take_memory(ls_trainer *trainer)
     if (session->run.train.local.steps > 0) {
         LS_TRY(ls_state_add_workers(&trainer->backend.state, (uint32_t)session->run.train.local.workers));
     }
-    LS_TRY(ls_state_add_residuals(&trainer->backend.state, ls_session_residuals(session)));
+    LS_TRY(ls_state_add_residuals(&trainer->backend.state, session->run.train.compression.kind,
+                                  (uint32_t)session->run.train.compression.groups));
     LS_TRY(ls_executor_init(&trainer->backend.executor, session->device, &session->plan,
                             session->plan.options.length));
     LS_TRY(create_stepper(trainer));

@@ -28,10 +28,15 @@ static uint32_t crew_of(const ls_segment_plan *plan)
     return plan->crew > 0 ? plan->crew : 1;
 }
 
-/* Residuals of a step: of each group and of the whole. */
+static uint32_t groups_of(const ls_control *control)
+{
+    return control->group > 0 ? control->leaves / control->group : 0;
+}
+
+/* Residuals of a step, at most. */
 static uint64_t residuals_of(const ls_control *control)
 {
-    return control->group > 0 ? control->leaves / control->group + 1 : 0;
+    return control->group > 0 ? ls_compression_flats(LS_COMPRESSION_TOPK, groups_of(control)) : 0;
 }
 
 /* Computes everything in the control page that follows from the plan; see the drawing in
@@ -304,6 +309,7 @@ void ls_segment_state(const ls_segment *segment, uint32_t local, ls_queue *queue
                             .v = segment->v,
                             .worker_count = segment->control->workers,
                             .flat_stride = (int64_t)(segment->control->flat_bytes / sizeof(float)),
+                            .groups = groups_of(segment->control),
                             .residual_count = (uint32_t)residuals_of(segment->control)};
     for (uint32_t i = 0; i < 2 * state_out->residual_count; i++) {
         state_out->residuals[i % 2][i / 2] = segment->residuals + i * state_out->flat_stride;

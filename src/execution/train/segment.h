@@ -21,7 +21,7 @@
  *                    |           | sum can be computed again
  *                    | snapshot  | parameters, m and v before an update, while that state is being
  *                    | (3 areas) | saved (docs/design/003-nothing-is-lost.md)
- *                    | residuals | with compression: of each group and of the whole, twice
+ *                    | residuals | with compression (executor/state.h), twice
  *                    |           | (executor/state.h)
  *   gradients_at     +-----------+
  *                    | part 0    | `buffers` flat buffers per local part: as many as any cut may

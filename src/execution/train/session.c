@@ -217,7 +217,7 @@ static void plan_snapshot(ls_session *session)
     const bool fits = ls_session_is_on_gpu(session) || available == UINT64_MAX ||
                       ls_session_bytes(session) + bytes <= available;
     const bool wanted = run->async == LS_YES || (run->async == LS_AUTO && fits);
-    session->snapshot_bytes = comes && wanted && ls_session_residuals(session) == 0 ? bytes : 0;
+    session->snapshot_bytes = comes && wanted && ls_run_file_residuals(&session->run) == 0 ? bytes : 0;
 }
 
 /* The plan of a process that computes alone. */
@@ -234,8 +234,8 @@ static ls_status build_plan(ls_session *session)
     options.sequence_cut = (uint32_t)run->train.sequence_cut;
     options.balance_loss = run->train.balance_loss;
     LS_TRY(ls_plan_build(session->arena, &session->config, &session->layout, &options, &session->plan));
-    session->memory =
-        ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run, false), ls_run_file_group(run));
+    session->memory = ls_plan_memory(&session->plan, (uint32_t)ls_run_file_rank_leaves(run, false),
+                                     ls_run_file_group(run), ls_run_file_residuals(run));
     session->flops = ls_plan_count_flops(&session->plan);
     return plan_side_work(session);
 }
@@ -619,7 +619,7 @@ static void describe_memory(const ls_session *session, ls_text *text)
     }
     if (session->memory.residuals > 0) {
         describe_row(text, "residuals", session->memory.residuals,
-                     "what compression left over, of each group and of the whole, twice");
+                     "what compression keeps of each group and of the whole, twice");
     }
     describe_gradients(session, text);
     describe_private(session, text);

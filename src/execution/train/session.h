@@ -143,8 +143,6 @@ ls_schedule ls_session_schedule(const ls_session *session);
 /* The settings of a stepper of this run, except should_stop. Samples are drawn from the session,
  * which must outlive the stepper. */
 ls_step_settings ls_session_step_settings(ls_session *session);
-/* Residuals of a step, each as large as the trained parameters; 0: no compression. */
-uint32_t ls_session_residuals(const ls_session *session);
 /* Sets the weights of step 0: new ones from the seed, or those of model.from; with an adapter, its
  * base and its matrices. Errors: those of ls_model_file_load. */
 LS_MUST_CHECK ls_status ls_session_begin_weights(ls_session *session, ls_state *state);

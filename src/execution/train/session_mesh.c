@@ -82,7 +82,7 @@ static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
 {
     uint64_t bytes = 0;
     for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
-        const ls_memory_plan memory = ls_plan_memory(&plans[chunk], 1, 0);
+        const ls_memory_plan memory = ls_plan_memory(&plans[chunk], 1, 0, 0);
         bytes += memory.activations + memory.logits + memory.other;
     }
     return bytes;

@@ -79,6 +79,13 @@ ls_local ls_session_local(const ls_session *session)
                       .resets = local->moments == LS_LOCAL_RESET};
 }
 
+/* Tokens of a group whose gradients are compressed; 0: there are none. */
+static double group_tokens(const ls_run_file *run)
+{
+    const double tokens = (double)(run->train.global_batch * run->model.context);
+    return tokens * ls_run_file_group(run) / (double)run->train.leaves;
+}
+
 ls_step_settings ls_session_step_settings(ls_session *session)
 {
     const ls_run_train *train = &session->run.train;
@@ -98,6 +105,7 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .beta1 = (float)train->optimizer.beta1,
         .beta2 = (float)train->optimizer.beta2,
         .eps = (float)train->optimizer.eps,
+        .group_eps = (float)(train->optimizer.eps * group_tokens(&session->run)),
         .weight_decay = (float)train->optimizer.weight_decay,
         .sample = draw_sample,
         .sample_context = session,
@@ -107,10 +115,4 @@ ls_step_settings ls_session_step_settings(ls_session *session)
         .audit_every_steps = is_guarded ? train->audit_every_steps : 0,
         .hash_every_steps = is_guarded ? train->hash_every_steps : 0,
     };
-}
-
-uint32_t ls_session_residuals(const ls_session *session)
-{
-    const uint32_t group = ls_run_file_group(&session->run);
-    return group > 0 ? (uint32_t)session->run.train.leaves / group + 1 : 0;
 }

@@ -65,7 +65,8 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
                   .eps = s->eps,
                   .weight_decay = s->weight_decay,
                   .gradient_scale = gradient_scale,
-                  .step = ls_local_adamw_step(&s->local, turn)},
+                  .step = ls_local_adamw_step(&s->local, turn),
+                  .is_update = ls_compression_normalises(s->compression.kind)},
         .parameters = ls_state_master(state),
         .flats = {ls_stepper_flat(stepper, 0), ls_stepper_flat(stepper, 1), ls_stepper_flat(stepper, 2)},
         .shift = ls_stepper_flat(stepper, 0) - state->parameters,
@@ -186,6 +187,14 @@ static ls_status check_sums(ls_stepper *stepper, uint64_t step, uint64_t tokens,
     return isfinite(loss) && isfinite(norm) ? LS_OK : ls_stepper_explain_nonfinite(stepper, step, loss, norm);
 }
 
+/* What sums are divided by: a mean over the tokens; of G groups that were normalised alone, and
+ * whose noise adds up to sqrt(G), a number of the size of one. */
+static double divisor_of(const ls_step_settings *s, uint64_t tokens)
+{
+    return ls_compression_normalises(s->compression.kind) ? sqrt((double)s->leaves / s->group)
+                                                          : (double)tokens;
+}
+
 /* From `begun` to `done` (update_parameters) the state is in between two steps; every error is
  * found before that, which is why a failed step leaves the state as it was. */
 static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
@@ -194,7 +203,8 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
     LS_TRY(compute(stepper, step, &sums));
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_AGREED, step);
     const double loss = sums.loss_sum / (double)sums.tokens;
-    const double norm = sqrt(sums.square_sum) / (double)sums.tokens;
+    const double divisor = divisor_of(&stepper->settings, sums.tokens);
+    const double norm = sqrt(sums.square_sum) / divisor;
     const ls_status status = check_sums(stepper, step, sums.tokens, loss, norm);
     if (status == LS_FENCED) {
         return status;
@@ -204,10 +214,11 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
         return status;
     }
     const double clip_norm = stepper->settings.clip_norm;
-    const double clip =
-        clip_norm > 0.0 && norm > clip_norm && !stepper->turn.is_outer ? clip_norm / (norm + 1e-6) : 1.0;
+    const bool clips =
+        !stepper->turn.is_outer && !ls_compression_normalises(stepper->settings.compression.kind);
+    const double clip = clip_norm > 0.0 && norm > clip_norm && clips ? clip_norm / (norm + 1e-6) : 1.0;
     ls_sdc_monitor_before_update(stepper->sdc_monitor);
-    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / (double)sums.tokens)));
+    LS_TRY(update_parameters(stepper, step, lr, (float)(clip / divisor)));
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_UPDATED, step);
     ls_sdc_monitor_after_update(stepper->sdc_monitor);
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_END, step);
@@ -217,7 +228,7 @@ static ls_status run_step(ls_stepper *stepper, uint64_t step, double lr)
 
     stepper->result.loss = (float)loss;
     stepper->result.grad_norm = norm;
-    stepper->result.residual_norm = sqrt(sums.left_over) / (double)sums.tokens;
+    stepper->result.residual_norm = sqrt(sums.left_over) / divisor;
     stepper->result.tokens = sums.tokens;
     stepper->result.wait_s = ls_data_parallel_wait_s(stepper->parallel);
     stepper->result.traffic = ls_data_parallel_traffic(stepper->parallel);
@@ -342,6 +353,9 @@ static ls_status make_alone(ls_stepper *stepper)
         .compression = stepper->settings.compression,
         .changes = stepper->settings.changes,
         .compression_warmup = stepper->settings.compression_warmup,
+        .beta1 = stepper->settings.beta1,
+        .beta2 = stepper->settings.beta2,
+        .eps = stepper->settings.group_eps,
         .residuals = stepper->state->residuals,
         .parts = 1,
         .local_parts = 1,
@@ -377,9 +391,10 @@ static ls_status prepare(ls_stepper *stepper)
 {
     LS_TRY(alloc_buffers(stepper));
     if (stepper->parallel == NULL) {
-        LS_ASSERT(stepper->state->gradient_count ==
-                  ls_plan_memory(stepper->executor->plan, stepper->settings.leaves, stepper->settings.group)
-                      .tree_buffers);
+        LS_ASSERT(stepper->state->gradient_count == ls_plan_memory(stepper->executor->plan,
+                                                                   stepper->settings.leaves,
+                                                                   stepper->settings.group, 0)
+                                                        .tree_buffers);
         LS_TRY(make_alone(stepper));
     }
     LS_TRY(make_sdc_monitor(stepper));

@@ -53,6 +53,8 @@ typedef struct ls_step_settings {
     uint32_t micro_batch;
     double clip_norm; /* 0: no clipping */
     float beta1, beta2, eps, weight_decay;
+    /* with a compression that normalises: eps beside the sum over a group's tokens, not the mean */
+    float group_eps;
     ls_sample_fn sample;
     void *sample_context;
     /* For dropout: the pass of the sample at `position` (ls_executor_batch.pass). NULL: 0. */

@@ -212,7 +212,8 @@ static ls_status estimate_way(ls_plan_answer *answer, const own_case *asked, own
     LS_TRY(ls_plan_build(arena, &setting->shape->config, layout, &options, plan));
     LS_TRY(fill_run(file, answer->here, setting->global_batch, way.micro, &own->run));
     own->run.plan = plan;
-    own->memory = ls_plan_memory(plan, own->run.leaves, file ? ls_run_file_group(file) : 0);
+    own->memory = ls_plan_memory(plan, own->run.leaves, file ? ls_run_file_group(file) : 0,
+                                 file ? ls_run_file_residuals(file) : 0);
     ls_own_time time;
     ls_own_time_compute(answer->here, &own->run, &time);
     *estimate = (ls_estimate){

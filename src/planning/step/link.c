@@ -82,9 +82,10 @@ static void add_state(const ls_link_setting *setting, ls_link_estimate *estimate
     if (estimate->scheme.steps > 1) {
         estimate->memory_bytes = 2.0 * state;
         estimate->checkpoint_bytes = 3.0 * state * (hosts - 1.0) + 2.0 * state;
-    } else if (estimate->scheme.form.kind != LS_COMPRESSION_NONE) {
-        estimate->memory_bytes = 2.0 * state * (hosts + 1.0);
-        estimate->checkpoint_bytes = state * (hosts + 1.0);
+    } else {
+        const uint32_t flats = ls_compression_flats(estimate->scheme.form.kind, (uint32_t)setting->hosts);
+        estimate->memory_bytes = 2.0 * state * flats;
+        estimate->checkpoint_bytes = state * flats;
     }
 }
 

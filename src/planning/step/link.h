@@ -72,8 +72,8 @@ enum { LS_LINK_SCHEMES = 15 };
 /*
  * Memory and checkpoints, for P values:
  *
- *   int8, topk   residuals of every group and of the whole, as they are before and after a step: 8 P
- *                (n + 1) on each host; in checkpoints 4 P (n + 1)
+ *   int8, topk   what compression keeps (ls_compression_flats), as it is before and after a step: 8 P
+ *                (n + 1) on each host, topk 8 P (3 n + 1); in checkpoints half of that
  *   local        shared weights and outer momentum beside the worker's own: 8 P; in checkpoints
  *                all workers' weights and moments: 12 P (n - 1) + 8 P
  */

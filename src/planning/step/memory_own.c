@@ -39,7 +39,7 @@ bool ls_memory_own(const ls_setting *setting, const ls_strategy *s, ls_memory_es
         const uint64_t leaves = ls_run_file_auto_leaves(
             (uint64_t)setting->global_batch, (uint64_t)s->micro_batch, (uint64_t)setting->length, most);
         const uint64_t own = (leaves + (uint64_t)s->dp - 1) / (uint64_t)s->dp; /* of one rank */
-        const ls_memory_plan memory = ls_plan_memory(&plan, (uint32_t)own, 0);
+        const ls_memory_plan memory = ls_plan_memory(&plan, (uint32_t)own, 0, 0);
         const double ranks = (double)s->dp;
         ls_memory_estimate m = {
             .weights = (double)memory.parameters / ranks,

@@ -26,7 +26,7 @@ for name, row in rows.items():
         assert math.isclose(row["sent_bytes"] * row["steps"], 2 * (n - 1) / n * values * per[form], rel_tol=1e-4), name
 assert rows["int8"]["fewer"] >= 3.9 and rows["topk 1 %"]["fewer"] >= 40
 assert rows["local 100, int8"]["fewer"] >= 390 and rows["local 100, int4"]["fewer"] >= 700
-assert rows["int8"]["memory_bytes"] == 2 * state * (n + 1) and rows["topk 1 %"]["checkpoint_bytes"] == state * (n + 1)
+assert rows["int8"]["memory_bytes"] == 2 * state * (n + 1) and rows["topk 1 %"]["checkpoint_bytes"] == state * (3 * n + 1)
 assert rows["local 50, int8"]["checkpoint_bytes"] == 3 * state * (n - 1) + 2 * state
 enough = [name for name, row in rows.items() if row["computing"] >= 0.75]
 assert link["pays"] == enough[0], (link["pays"], enough)

@@ -255,6 +255,34 @@ static void topk_takes_the_lowest_of_equal_numbers(void **state)
     assert_memory_equal(out, x, sizeof x);
 }
 
+/* In the first step every number is divided by its own magnitude. */
+static void compressed_sum_normalises_terms(void **state)
+{
+    (void)state;
+    static const uint16_t ONE[] = {0};
+    const ls_tree_sum one = {.program = ONE, .length = 1, .depth = 1, .input_count = 1};
+    const ls_adamw adamw = {
+        .lr = -1.0f, .beta1 = 0.5f, .beta2 = 0.75f, .eps = 1e-8f, .gradient_scale = 1.0f, .step = 1};
+    const ls_adamw_factors normal = ls_adamw_factors_of(&adamw);
+    float x[300], old[300], moments[2][300] = {{0}}, again[2][300], out[300];
+    const float *inputs[] = {x};
+    ls_compressed_term term = {.sum = &one,
+                               .inputs = inputs,
+                               .moments = {moments[0], moments[1]},
+                               .moments_out = {again[0], again[1]}};
+    const ls_compressed_sum sum = {
+        .compression = {.kind = LS_COMPRESSION_NONE}, .normal = &normal, .terms = &term, .order = &one};
+    for (int i = 0; i < 300; i++) {
+        x[i] = old[i] = i % 3 == 0 ? 0.0f : i % 3 == 1 ? 4.0f : -8.0f;
+    }
+    assert_int_equal(ls_compressed_sum_run(ck_queue(0, 1), &sum, 300, out, NULL), LS_OK);
+    for (int i = 0; i < 300; i++) {
+        assert_float_equal(out[i], (i % 3 == 0 ? 0.0f : i % 3 == 1 ? 1.0f : -1.0f), 1e-6f);
+        assert_true(again[0][i] == 0.5f * old[i] && again[1][i] == 0.25f * old[i] * old[i]);
+        assert_true(moments[0][i] == 0.0f && moments[1][i] == 0.0f && x[i] == old[i]);
+    }
+}
+
 static void packing_shows_numbers_that_are_not_finite(void **state)
 {
     (void)state;
@@ -292,6 +320,7 @@ int main(void)
         cmocka_unit_test(compressed_sum_keeps_what_it_loses),
         cmocka_unit_test(compressed_sum_takes_packed_terms),
         cmocka_unit_test(topk_takes_the_lowest_of_equal_numbers),
+        cmocka_unit_test(compressed_sum_normalises_terms),
         cmocka_unit_test(packing_shows_numbers_that_are_not_finite),
         cmocka_unit_test(compression_sizes_by_hand),
     };

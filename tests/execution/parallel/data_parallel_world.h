@@ -91,6 +91,7 @@ static ls_step_settings settings_of(const shape *s)
                               .beta1 = 0.9f,
                               .beta2 = 0.95f,
                               .eps = 1e-8f,
+                              .group_eps = 1e-7f,
                               .weight_decay = 0.1f,
                               .seed = 5,
                               .audit_every_steps =
@@ -169,7 +170,8 @@ static uint32_t host_of(const world *w, uint32_t rank)
 
 static uint32_t residuals_of(const world *w)
 {
-    return w->shape.group > 0 ? w->shape.leaves / w->shape.group + 1 : 0;
+    const uint32_t groups = w->shape.group > 0 ? w->shape.leaves / w->shape.group : 0;
+    return ls_compression_flats(w->shape.compression.kind, groups);
 }
 
 static void host_init(world *w, host_memory *h)
@@ -299,6 +301,9 @@ static ls_status make_parallel(rank_context *c, uint32_t rank, ls_queue *queue, 
         .compression = w->shape.compression,
         .changes = w->shape.changes,
         .compression_warmup = w->shape.compression_warmup,
+        .beta1 = settings_of(&w->shape).beta1,
+        .beta2 = settings_of(&w->shape).beta2,
+        .eps = settings_of(&w->shape).group_eps,
         .residuals = c->host->residuals,
         .queue = queue,
         .parts = w->ranks,
@@ -445,7 +450,9 @@ static void alone_init(alone *a, world *w, uint32_t threads)
     assert_int_equal(ls_state_init(&a->state, a->queue, LS_F32, &w->model.layout,
                                    ls_tree_buffers(w->shape.leaves, w->shape.group)),
                      LS_OK);
-    assert_int_equal(ls_state_add_residuals(&a->state, residuals_of(w)), LS_OK);
+    assert_int_equal(ls_state_add_residuals(&a->state, w->shape.compression.kind,
+                                            w->shape.group > 0 ? w->shape.leaves / w->shape.group : 0),
+                     LS_OK);
     assert_int_equal(ls_state_init_weights(&a->state, a->queue, &w->model.config, 3), LS_OK);
     assert_int_equal(ls_stepper_create(&a->executor, &a->state, &settings, &a->stepper), LS_OK);
 }

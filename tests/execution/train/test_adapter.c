@@ -352,9 +352,9 @@ static void adapter_costs_no_weight_gradient_of_the_base(void **state)
         assert_false(step.phase == LS_PHASE_BACKWARD_WEIGHT &&
                      adapted.plan.ops[step.op].kind != LS_OP_ADAPTER);
     }
-    const ls_memory_plan memory = ls_plan_memory(&adapted.plan, 1, 0);
+    const ls_memory_plan memory = ls_plan_memory(&adapted.plan, 1, 0, 0);
     assert_int_equal(memory.gradients, (uint64_t)adapted.layout.float_count * sizeof(float));
-    assert_true(memory.gradients * 4 < ls_plan_memory(&plain.plan, 1, 0).gradients);
+    assert_true(memory.gradients * 4 < ls_plan_memory(&plain.plan, 1, 0, 0).gradients);
     const ls_plan_flops f = ls_plan_count_flops(&adapted.plan), g = ls_plan_count_flops(&plain.plan);
     assert_true(f.backward < 0.75 * g.backward && f.forward > g.forward);
     model_close(&plain);

@@ -201,7 +201,7 @@ static void frozen_parameters_cost_neither_gradients_nor_moments(void **state)
     model all, some;
     model_open(&all, &config, LS_RECOMPUTE_NONE, nothing);
     model_open(&some, &config, LS_RECOMPUTE_NONE, embeddings);
-    const ls_memory_plan a = ls_plan_memory(&all.plan, 4, 0), b = ls_plan_memory(&some.plan, 4, 0);
+    const ls_memory_plan a = ls_plan_memory(&all.plan, 4, 0, 0), b = ls_plan_memory(&some.plan, 4, 0, 0);
     const uint64_t trained = (uint64_t)some.layout.float_count * sizeof(float);
     assert_int_equal(b.parameters, a.parameters); /* both buckets are whole ones */
     assert_int_equal(b.gradients, trained);

@@ -241,7 +241,7 @@ static void memory_of_lockstep_is_its_own_plan(void **state)
         ls_layout_build(&scratch, &setting.shape->config, &layout);
         assert_int_equal(ls_plan_build(&scratch, &setting.shape->config, &layout, &options, &plan), LS_OK);
         assert_true(m.total - m.buffers ==
-                    (double)(ls_plan_memory(&plan, 1, 0).total - ls_plan_memory(&plan, 1, 0).other));
+                    (double)(ls_plan_memory(&plan, 1, 0, 0).total - ls_plan_memory(&plan, 1, 0, 0).other));
         assert_true(m.buffers < 0.2 * m.total); /* tables, and the arena of evaluation */
         ls_arena_release(&scratch);
     }

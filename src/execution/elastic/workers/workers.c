@@ -218,6 +218,7 @@ ls_status ls_workers_create(const ls_workers_options *options, ls_workers **work
 void ls_workers_state(ls_workers *workers, ls_queue *queue, const ls_layout *layout, ls_state *state_out)
 {
     ls_segment_state(&workers->segment, LS_SEGMENT_NO_RANK, queue, layout, state_out);
+    state_out->residual_count = ls_run_file_residuals(&workers->options.session->run);
 }
 
 void ls_workers_snapshot(ls_workers *workers, ls_queue *queue, const ls_layout *layout, ls_state *state_out)
