@@ -115,12 +115,12 @@ const char *ls_queue_device_name(const ls_queue *queue);
 /*
  * The rate of matrix products in FLOP/s that MFU (model FLOP utilization) is relative to.
  *
- * On the CPU it is measured in float32: the best product of 1024^3 of this and all earlier calls; a
- * call takes about 50 ms. A machine that is busy during the first call looks slow, so long runs
- * call again from time to time. On a GPU it is what the maker's data sheet says for dense products
- * of `dtype`, LS_BF16 or LS_F32 (TF32 if the queue was created so); for a card that is not in the
- * table of compute/cuda/peak.c, what its multiprocessors can do at their highest clock. Returns 0
- * if it can't be told.
+ * On the CPU it is measured in float32: the best product of 1024^3 of this and all earlier
+ * measurements. One takes about 50 ms; a call within 5 s after it returns what is known. A machine
+ * that is busy during the first call looks slow, so long runs call again from time to time. On a
+ * GPU it is what the maker's data sheet says for dense products of `dtype`, LS_BF16 or LS_F32 (TF32
+ * if the queue was created so); for a card that is not in the table of compute/cuda/peak.c, what
+ * its multiprocessors can do at their highest clock. Returns 0 if it can't be told.
  */
 double ls_queue_gemm_peak_flops(ls_queue *queue, ls_dtype dtype);
 

@@ -8,6 +8,9 @@
 
 enum { PEAK_SIZE = 1024, PEAK_CALLS = 5 };
 
+/* For so long after a measurement there is no other. */
+static const double PEAK_PAUSE_S = 5.0;
+
 /* Best rate of a few products of PEAK_SIZE cubed, FLOP/s; 0 if there is no memory for them. */
 static double measure(ls_queue *queue)
 {
@@ -42,7 +45,11 @@ double ls_cpu_gemm_peak_flops(ls_queue *queue, ls_dtype dtype)
 {
     (void)dtype; /* float32 only */
     ls_queue_cpu *cpu = ls_cpu_of(queue);
+    if (cpu->gemm_peak_flops > 0.0 && ls_clock_monotonic_s() - cpu->gemm_peak_s < PEAK_PAUSE_S) {
+        return cpu->gemm_peak_flops;
+    }
     const double now = measure(queue);
+    cpu->gemm_peak_s = ls_clock_monotonic_s();
     if (now > cpu->gemm_peak_flops) {
         cpu->gemm_peak_flops = now;
     }

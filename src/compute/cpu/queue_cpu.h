@@ -24,8 +24,8 @@ typedef struct ls_queue_cpu {
     const ls_cpu_kernels *kernels;
     /* One per thread. */
     ls_queue_scratch_block *scratch;
-    /* 0: not measured yet. */
-    double gemm_peak_flops;
+    /* 0: not measured yet; the best of all measurements, and when the last one ended. */
+    double gemm_peak_flops, gemm_peak_s;
     char device_name[96];
 } ls_queue_cpu;
 
