@@ -12,13 +12,11 @@ token=00112233445566778899aabbccddeeff
 # hosts_file FILE LINE...
 hosts_file() { printf '%s\n' "${@:2}" >"$1"; }
 
-# nothing_left WHAT: no process is left in any host within three seconds.
+# nothing_left WHAT [SECONDS]: no process is left in any host, after half a minute or SECONDS at most.
 nothing_left() {
-    local i left
-    for i in $(seq 300); do
-        left=$(netns_processes)
-        [ -n "$left" ] || break
-        sleep 0.01
+    local left end=$((SECONDS + ${2:-30}))
+    while left=$(netns_processes) && [ -n "$left" ] && [ $SECONDS -lt $end ]; do
+        sleep 0.05
     done
     same "$1: processes left" "none$left" none
 }
@@ -49,9 +47,10 @@ ended() {
 
 # passed DIR STEP: waits until a run has passed a step, at most 30 seconds.
 passed() {
-    local i
+    local i lines=()
     for i in $(seq 3000); do
-        [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -le "$2" ] || return 0
+        mapfile -t lines 2>/dev/null <"$1/metrics.jsonl"
+        [ ${#lines[@]} -le "$2" ] || return 0
         sleep 0.01
     done
     fail "$1 did not pass step $2"

@@ -189,15 +189,12 @@ netns_mend() {
 
 # netns_processes: the process numbers of all that runs in the hosts, without the holders.
 netns_processes() {
-    local holder space link pid
-    for holder in "${netns_holders[@]}"; do
-        space=$(readlink "/proc/$holder/ns/net" 2>/dev/null) || continue
-        for link in /proc/[0-9]*/ns/net; do
-            [ "$(readlink "$link" 2>/dev/null)" = "$space" ] || continue
-            pid=${link#/proc/} pid=${pid%%/*}
-            [ "$pid" -eq "$holder" ] || echo "$pid"
-        done
-    done
+    find /proc/[0-9]*/ns/net -maxdepth 0 -printf '%l %p\n' 2>/dev/null | awk -v holders="${netns_holders[*]}" '
+        { split($2, part, "/"); space[part[3]] = $1 }
+        END {
+            for (i = split(holders, holder, " "); i > 0; i--) { is_host[space[holder[i]]] = 1; is_holder[holder[i]] = 1 }
+            for (pid in space) if (space[pid] != "" && is_host[space[pid]] && !is_holder[pid]) print pid
+        }'
 }
 
 # netns_end: ends what runs in the hosts, then the hosts. Nothing to do: nothing done.

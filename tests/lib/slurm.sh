@@ -30,7 +30,7 @@ slurm_as() {
 }
 
 slurm_up() {
-    local nodes=$1
+    local nodes=$1 port
     shift
     slurm=$(mktemp -d /tmp/lockstep-slurm-XXXXXX)
     trap 'slurm_down; clean_up' EXIT
@@ -38,7 +38,9 @@ slurm_up() {
     chmod 755 "$slurm" "$slurm/lockstep"
     [ "$(id -u)" -ne 0 ] || [ "$slurm_root" = yes ] || chown nobody "$slurm"
     # Others may run a cluster on this machine: which ports depends on the process. All below 32768, where the kernel takes ports for connections.
-    slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port $((17000 + $$ % 90 * 30)) -o "$slurm" "$@" >/dev/null || exit 1
+    port=$((17000 + $$ % 90 * 30))
+    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port < 19670 ? port + 30 : 17000)); done
+    slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port "$port" -o "$slurm" "$@" >/dev/null || exit 1
     echo "FirstJobId=$((100 + $$ % 300 * 40))" >>"$slurm/slurm.conf" # the port where a job's nodes meet goes by its number
     slurm_as "$slurm/start" || {
         tail -n 20 "$slurm"/log/*.log
