@@ -81,12 +81,12 @@ static bool is_own(const run_head *h, const ls_user_file_answer *answer)
     return answer->error == 0 && answer->owner == h->uid;
 }
 
-static void hear_summary(void *context, const ls_user_file_answer *answer)
+static void hear_events(void *context, const ls_user_file_answer *answer)
 {
     run_head *h = context;
-    json_t *summary = is_own(h, answer) ? json_loadb(answer->data, answer->bytes, 0, NULL) : NULL;
-    ls_run_head_take_summary(&h->head, summary);
-    json_decref(summary);
+    if (is_own(h, answer)) {
+        ls_run_head_take_tail(&h->head, answer->data, answer->bytes, answer->offset > 0);
+    }
     finish(h);
 }
 
@@ -96,7 +96,17 @@ static void hear_tail(void *context, const ls_user_file_answer *answer)
     if (is_own(h, answer)) {
         ls_run_head_take_tail(&h->head, answer->data, answer->bytes, answer->offset > 0);
     }
-    ask(h, "summary.json", false, hear_summary);
+    ask(h, "events.jsonl", true, hear_events);
+}
+
+/* First, because it may be of an earlier start. */
+static void hear_summary(void *context, const ls_user_file_answer *answer)
+{
+    run_head *h = context;
+    json_t *summary = is_own(h, answer) ? json_loadb(answer->data, answer->bytes, 0, NULL) : NULL;
+    ls_run_head_take_summary(&h->head, summary);
+    json_decref(summary);
+    ask(h, "metrics.jsonl", true, hear_tail);
 }
 
 static void read_again(run_head *h, const json_t *job)
@@ -116,7 +126,7 @@ static void read_again(run_head *h, const json_t *job)
     h->has_ended = json_is_number(json_object_get(job, "ended"));
     h->read_ns = now_ns;
     h->all->reading++;
-    ask(h, "metrics.jsonl", true, hear_tail);
+    ask(h, "summary.json", false, hear_summary);
 }
 
 /* ---- finding ---- */

@@ -275,13 +275,16 @@ static void read_head(folder_run *run, ls_arena *arena)
     *head = ls_run_head_none();
     head->steps = steps_of(ls_path_join(arena, run->path, "run.yaml"));
     head->started_s = started_of(ls_path_join(arena, run->path, "events.jsonl"));
-    const size_t bytes = read_piece(metrics_path(run, arena), true, tail, sizeof tail);
-    ls_run_head_take_tail(head, tail, bytes, bytes == LS_RUN_TAIL_BYTES);
     if (ls_json_load(ls_path_join(arena, run->path, "summary.json"), SUMMARY_BYTES_MAX, &summary) != LS_OK) {
         ls_error_clear(); /* the run has not ended */
     }
-    ls_run_head_take_summary(head, summary);
+    ls_run_head_take_summary(head, summary); /* first, because it may be of an earlier start */
     json_decref(summary);
+    const char *const tails[] = {metrics_path(run, arena), ls_path_join(arena, run->path, "events.jsonl")};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t bytes = read_piece(tails[i], true, tail, sizeof tail);
+        ls_run_head_take_tail(head, tail, bytes, bytes == LS_RUN_TAIL_BYTES);
+    }
 }
 
 /* Reads what has changed since the last look. */

@@ -30,12 +30,14 @@ void ls_run_head_take_tail(ls_run_head *head, const char *text, size_t bytes, bo
     const size_t skipped = begin ? (size_t)(begin - text) + 1 : 0;
     ls_line_reader reader = {.text = text + skipped, .bytes = bytes - skipped};
     json_t *line = NULL;
+    double ignored = 0.0;
     for (ls_line_kind kind; (kind = ls_object_reader_next(&reader, &line)) != LS_LINE_END;) {
         if (kind == LS_LINE_GOOD) {
-            take_number(&head->step, line, "step");
-            take_number(&head->loss, line, "loss");
+            const bool is_event = json_object_get(line, "event") != NULL;
             take_number(&head->val_loss, line, "val_loss");
-            take_number(&head->tokens_per_s, line, "tokens_per_s");
+            take_number(is_event ? &ignored : &head->step, line, "step");
+            take_number(is_event ? &ignored : &head->loss, line, "loss");
+            take_number(is_event ? &ignored : &head->tokens_per_s, line, "tokens_per_s");
             json_decref(line);
         }
     }

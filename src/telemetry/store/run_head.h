@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LS_RUN_TAIL_BYTES = 8192 }; /* of metrics.jsonl: enough for its newest values */
+/* Of metrics.jsonl and events.jsonl: enough for their newest values. */
+enum { LS_RUN_TAIL_BYTES = 8192 };
 
 typedef struct ls_run_head {
     double step, steps, loss, val_loss, tokens_per_s, started_s, cost_usd; /* NaN: not known */
@@ -21,7 +22,8 @@ typedef struct ls_run_head {
 /* Nothing is known. */
 ls_run_head ls_run_head_none(void);
 
-/* Takes the newest values from the last bytes of metrics.jsonl. is_cut: they begin in a line. */
+/* Takes the newest values from the last bytes of metrics.jsonl, or of events.jsonl, where the last
+ * evaluation may be found when many steps have followed it. is_cut: they begin in a line. */
 void ls_run_head_take_tail(ls_run_head *head, const char *text, size_t bytes, bool is_cut);
 /* Takes what summary.json says. NULL or anything else than an object: nothing. */
 void ls_run_head_take_summary(ls_run_head *head, const json_t *summary);

@@ -17,13 +17,19 @@ mkdir -p all/board all/text && cp all/tiny/tb/* all/board/
 mkdir -p pipes/run && cp all/tiny/metrics.jsonl pipes/run/
 mkfifo pipes/run/{summary.json,run.yaml,events.jsonl}
 expect 0 timeout 20 "$LOCKSTEP" report pipes/run --html pipes.html
+# The last evaluation is far before the newest step.
+mkdir pipes/old
+seq -f '{"step": %g, "loss": 2, "tokens_per_s": 1000}' 500 >pipes/old/metrics.jsonl
+echo '{"time": 1.7e9, "event": "evaluation", "step": 5, "val_loss": 0.25}' >pipes/old/events.jsonl
 "$LOCKSTEP" view pipes --listen 127.0.0.1:0 >shown &
 viewer=$!
 for ((i = 0; i < 200; i++)); do
     grep -q ' at http' shown && break
     sleep 0.1
 done
-check "a page beside pipes" grep -q '^1 run at' shown
+check "a page beside pipes" grep -q '^2 runs at' shown
+expect 0 curl -s "$(grep -o 'http://[^ ]*' shown)/v1/runs"
+prints '"step":500' '"val_loss":0.25'
 kill "$viewer"
 wait "$viewer"
 
