@@ -302,7 +302,6 @@ static void move_cells(puppet *p, bool is_first)
     SIM_CHECK(w->run, first->shared == right->shared && first->gradient == right->gradient);
     p->m->state.shared = first->shared;
     p->m->state.gradient = first->gradient;
-    p->m->exchanges = false;
     p->m->is_moved[p->team.cut] = true;
 }
 
@@ -515,6 +514,7 @@ static void take_team(puppet *p)
     p->is_parked = false;
     p->step = p->team.step;
     p->phase = IDLE;
+    p->m->exchanges = false; /* what was on its way goes with the communicator */
     if (p->team.cut == cut) {
         SIM_CHECK(p->w->run, p->w->local.steps == 0); /* nothing is finished across hosts */
         /* The step that others agreed on. */
