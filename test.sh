@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and tests everything on a Debian 12 machine: ./test.sh [--quick]
 #   fuzz           each libFuzzer target for some seconds, with clang
-#   tsan           the unit tests of the threaded layers under ThreadSanitizer
+#   tsan           the unit tests that start threads, under ThreadSanitizer
 #   dev            all unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   release        all tests, unit and integration
 # --quick: release only, without the tests labelled slow. A compiler warning is an error. Stops at the first preset that fails.
