@@ -56,5 +56,16 @@ ended lost $pid 0
 expect 0 "${train[@]}" "${settings[@]}" --run-dir long-one --ranks 1
 same "a host lost, and the others back at a checkpoint" "$(hashes lost.out)" "$(hashes "$out")"
 holds lost/events.jsonl '"event":"returned"' '"how":"checkpoint"'
+# a link that slows down to 1 Mbit/s, and carries nothing for a second
+background slow 0 "${train[@]}" --run-dir slow "${settings[@]}" --hosts 4.hosts
+passed slow 12
+netns_slow 1 1mbit
+passed slow 16
+netns_cut 2
+sleep 1
+netns_mend 2
+netns_slow 1 ""
+ended slow $pid 0
+same "a link that slows down and drops" "$(hashes slow.out)" "$(hashes "$out")"
 nothing_left "the end"
 finish
