@@ -225,4 +225,11 @@ if [ -w /dev/full ]; then
     "$LOCKSTEP" --help >/dev/full 2>"$err"
     same "exit code when stdout is full" $? 1
 fi
+
+# Every thread has the thread-local variables on its stack, and workers of the daemon have 256 KiB: at 238 KiB of variables, it
+# crashed when it looked up a user.
+if command -v readelf >/dev/null; then
+    bytes=$(readelf -lW "$LOCKSTEP" | awk '$1 == "TLS" { print $6 }')
+    check "thread-local variables of at most 16 KiB, not $((bytes))" test "$((bytes))" -le 16384
+fi
 finish

@@ -238,7 +238,7 @@ static void choose(ls_published_reader *r, const ls_strategy *strategy, const ch
  * the error of our count, else the one that needs the least memory. */
 static void cut_anyway(ls_published_reader *r)
 {
-    static _Thread_local ls_search_result result;
+    ls_search_result *result = ls_arena_new(r->arena, ls_search_result, 1);
     const ls_search_options options = {.request = r->request};
     const char *why = ls_arena_strdup(r->arena, ls_error_text());
     ls_setting setting = r->run->setting;
@@ -249,8 +249,8 @@ static void cut_anyway(ls_published_reader *r)
     accelerator.memory_bytes *= known_to_fit(&setting) / 0.95;
     node.accelerator = &accelerator;
     setting.node = &node;
-    if (ls_search_run(&setting, &options, &result) == LS_OK) {
-        choose(r, &result.best.strategy, "the fastest that almost fits by our count");
+    if (ls_search_run(&setting, &options, result) == LS_OK) {
+        choose(r, &result->best.strategy, "the fastest that almost fits by our count");
     } else if (ls_search_least(&r->run->setting, &options, &least, &memory)) {
         choose(r, &least, "the one that needs the least memory, because by our count nothing fits");
     } else {
@@ -295,11 +295,11 @@ void ls_published_choose_blanks(ls_published_reader *r)
         adopt(r, &given);
         return;
     }
-    static _Thread_local ls_search_result result;
+    ls_search_result *result = ls_arena_new(r->arena, ls_search_result, 1);
     const ls_search_options options = {.request = r->request};
-    if (ls_search_run(&run->setting, &options, &result) != LS_OK) {
+    if (ls_search_run(&run->setting, &options, result) != LS_OK) {
         ran_anyway(r);
         return;
     }
-    choose(r, &result.best.strategy, "the fastest that fits");
+    choose(r, &result->best.strategy, "the fastest that fits");
 }

@@ -27,20 +27,22 @@ uint64_t ls_feed_from(const ls_feed *feed)
 /* Takes the whole lines of `text`; returns their bytes. */
 static size_t take_lines(ls_feed_kind kind, ls_run_metrics *data, const char *text, size_t bytes)
 {
-    static _Thread_local ls_pairs pairs;
+    ls_pairs *pairs = calloc(1, sizeof *pairs);
     size_t at = 0;
+    LS_ASSERT(pairs && "not enough memory for a line of metrics");
     for (const char *end; at < bytes && (end = memchr(text + at, '\n', bytes - at));) {
         const char *line = text + at;
         const size_t line_bytes = (size_t)(end - line);
         at += line_bytes + 1;
         if (kind == LS_FEED_TEXT && line[0] != '{') {
-            ls_metric_line_text(line, line_bytes, &pairs);
-        } else if (!ls_metric_line_json(line, line_bytes, &pairs)) {
+            ls_metric_line_text(line, line_bytes, pairs);
+        } else if (!ls_metric_line_json(line, line_bytes, pairs)) {
             data->damaged += line_bytes > 0;
             continue;
         }
-        ls_run_metrics_add_line(data, &pairs);
+        ls_run_metrics_add_line(data, pairs);
     }
+    free(pairs);
     return at;
 }
 
