@@ -2,16 +2,25 @@
 #include "storage/registry/survey.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/yaml.h"
 #include "storage/checkpoint/manifest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256, FILES_NAMED_MAX = 16 };
+enum {
+    DEPTH_MAX = 16,
+    DOCUMENT_BYTES_MAX = 16 << 20,
+    SOURCES_MAX = 256,
+    FILES_NAMED_MAX = 16,
+    BLOCK_BYTES = 64 << 10
+};
 
 static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registry_entry_file *file)
 {
@@ -27,19 +36,36 @@ static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registr
     entry->files[count] = *file;
 }
 
+/* By reading, because the pages of a mapped file count as memory of the process. */
+static ls_status hash_of(int fd, const char *path, ls_registry_entry_file *file)
+{
+    char block[BLOCK_BYTES];
+    ls_sha256 hash;
+    ssize_t got;
+    ls_sha256_init(&hash);
+    file->bytes = 0;
+    while ((got = read(fd, block, sizeof block)) > 0) {
+        ls_sha256_update(&hash, block, (size_t)got);
+        file->bytes += (uint64_t)got;
+    }
+    ls_sha256_finish(&hash, file->sha256);
+    return got == 0 ? LS_OK : ls_fail_errno(errno, "can't read %s", path);
+}
+
 ls_status ls_survey_hash(const char *path, ls_registry_entry_file *file)
 {
-    ls_file_map map = {0};
     struct stat info;
     /* Opening a pipe would wait for a writer. */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         return ls_fail(LS_ERR_INVALID, "%s is not a plain file, and cannot be in the registry", path);
     }
-    LS_TRY(ls_file_map_open(path, &map));
-    file->bytes = map.bytes;
-    ls_sha256_hex(map.data, map.bytes, file->sha256);
-    ls_file_map_close(&map);
-    return LS_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return ls_fail_errno(errno, "can't open %s", path);
+    }
+    const ls_status status = hash_of(fd, path, file);
+    close(fd);
+    return status;
 }
 
 /* ---- folders and files ---- */

@@ -17,8 +17,8 @@ is_foreseen() { "$LOCKSTEP" why "$1" --json | python3 -c 'import json, sys
 d = json.load(sys.stdin)
 assert d["eta_s"] is not None and d["blockers"][0]["ends"] is not None'; }
 
-# Long by its evaluations; its length is given in passes over the data, so that only the run itself knows how many steps that is.
-expect 0 "$LOCKSTEP" submit tiny.yaml --ranks 2 --set train.steps=auto --set train.epochs=2 --set eval.every_steps=1 --set eval.batches=4
+# Some seconds long; its length is given in passes over the data, so that only the run itself knows how many steps that is.
+expect 0 "$LOCKSTEP" submit tiny.yaml --ranks 2 --set train.steps=auto --set train.epochs=20 --set eval.every_steps=1 --set eval.batches=40
 run=$(cat "$out")
 expect 0 "$LOCKSTEP" submit hello.yaml --ranks 2
 next=$(cat "$out")
