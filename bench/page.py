@@ -10,6 +10,7 @@ which includes reading the run's file.
 Live: a line is appended to the run that grows; from that until the line is drawn. Idle: bytes in 5 s without news.
 Viewers (alone: bench/page.py LOCKSTEP viewers): the processor time of the server in 30 s, of a run with ten steps of 20 metrics a second, without a
 viewer and with 20. A viewer is a thread that asks for what the script of a page asks for, at the same intervals.
+Training (alone: bench/page.py LOCKSTEP training): steps per second of a training with one thread, in turn for 8 s with 20 viewers and 8 s without.
 """
 import atexit
 import json
@@ -135,6 +136,38 @@ def viewers(program, scratch):
     process.wait()
 
 
+def training(program, scratch):
+    folder = f"{scratch}/e"
+    os.makedirs(folder)
+    with open(f"{scratch}/text.txt", "w") as out:
+        out.write(" ".join(str(random.random()) for _ in range(20_000)))
+    with open(f"{scratch}/run.yaml", "w") as out:
+        out.write(f"data: {{train: [{scratch}/text.txt]}}\nmodel: {{layers: 4, width: 128, heads: 4, context: 64}}\n"
+                  "train: {steps: 1000000, global_batch: 4}\neval: {every_steps: 0}\nsample: {every_steps: 0}\n")
+    run = subprocess.Popen([program, "train", f"{scratch}/run.yaml", "--run-dir", f"{folder}/growing", "--threads", "1"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process, address = serve(program, folder)
+
+    def rate(seconds):
+        begun = time.time(), sum(1 for _ in open(f"{folder}/growing/metrics.jsonl"))
+        time.sleep(seconds)
+        return (sum(1 for _ in open(f"{folder}/growing/metrics.jsonl")) - begun[1]) / (time.time() - begun[0])
+    time.sleep(5)
+    pairs = []
+    for _ in range(5):
+        alone, until = rate(8), time.time() + 8.5
+        threads = [threading.Thread(target=view_like_a_page, args=(address, until)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        pairs.append(rate(8) / alone)
+        for thread in threads:
+            thread.join()
+    print(f"{'steps per second, 20 viewers / none':44}  middle {statistics.median(pairs):.3f}  {min(pairs):.3f} to {max(pairs):.3f}", flush=True)
+    for ended in (run, process):
+        ended.terminate()
+        ended.wait()
+
+
 def cpu_s(pid):
     fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -143,8 +176,10 @@ def cpu_s(pid):
 def main():
     program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release/lockstep")
     with tempfile.TemporaryDirectory() as scratch:
-        viewers(program, scratch)
-        if sys.argv[2:] == ["viewers"]:
+        for part in (viewers, training):
+            if sys.argv[2:] in ([], [part.__name__]):
+                part(program, scratch)
+        if sys.argv[2:]:
             return
         write_run(f"{scratch}/a/wide", 100, 100_000)
         write_run(f"{scratch}/a/long", 5, 400_000)

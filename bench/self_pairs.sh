@@ -4,6 +4,7 @@
 #   leaves    12 leaves against 1 at 1,024 tokens per leaf: what exactness for any rank count costs one rank
 #   threads   2 threads against 1
 #   start     process start to the end of the first step (no pair)
+#   share     share of the FMA peak: two Llama layers of widths 64 to 2048 (T 256, batch 8), the small model, GPT-2 124M at T 64 and 1024 (no pair)
 #   experts   2 of 8 experts against one MLP that costs a token as much, 1 thread, 2,048 tokens in a step
 set -eu
 cd "$(dirname "$0")/.."
@@ -18,13 +19,15 @@ done
 lockstep=${LOCKSTEP:-build/release/lockstep}
 mkdir -p runs/bench
 python3 - <<'PY'
-import os, random
+import os, random, struct
 random.seed(1)
-if not os.path.exists("runs/bench/bytes.bin"):
-    with open("runs/bench/bytes.bin", "wb") as f:
-        f.write(b"".join(bytes((random.randrange(256), 0)) for _ in range(400000)))
+for name, vocab in (("tokens.bin", 50257), ("bytes.bin", 256)):
+    if not os.path.exists("runs/bench/" + name):
+        with open("runs/bench/" + name, "wb") as f:
+            f.write(struct.pack("<400000H", *(random.randrange(vocab) for _ in range(400000))))
 PY
 small() { "$lockstep" bench train --config examples/small.yaml --set data.train=runs/bench/bytes.bin --json "$@"; }
+share() { tr -d '\n' | sed "s/^/{\"of\": \"$1\", \"run\": /; s/$/}/" >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl; } # one run, named
 for case in "${cases[@]}"; do
     rm -f runs/bench/self.jsonl
     for _ in $(seq "$rounds"); do
@@ -39,13 +42,26 @@ for case in "${cases[@]}"; do
             batch=(--steps 6 --threads 1 --set train.global_batch=8 --set train.micro_batch=8)
             small "${batch[@]}" --set model.family=mixtral --set model.ffn=512 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl
             small "${batch[@]}" --set model.family=mistral | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl ;;
+        share)
+            for width in 64 128 256 512 1024 2048; do
+                small --steps 8 --set model.layers=2 --set model.width=$width --set model.heads=$((width / 64)) --set model.ffn=$((width * 8 / 3 / 64 * 64)) \
+                    --set train.global_batch=8 --set train.micro_batch=8 | share "width $width"
+            done
+            small --steps 14 | share small
+            "$lockstep" bench train --config bench/gpt2.yaml --steps 8 --json | share gpt2-64
+            "$lockstep" bench train --config bench/gpt2.yaml --set model.context=1024 --steps 4 --json | share gpt2-1024 ;;
         start) small --steps 1 | tr -d '\n' >> runs/bench/self.jsonl; echo >> runs/bench/self.jsonl ;;
         esac
     done
     python3 - "$case" <<'PY'
 import json, statistics, sys
-rows = [json.loads(line)["results"][0] for line in open("runs/bench/self.jsonl")]
-if sys.argv[1] == "start":
+lines = [json.loads(line) for line in open("runs/bench/self.jsonl")]
+rows = [line.get("run", line)["results"][0] for line in lines]
+if sys.argv[1] == "share":
+    for of in dict.fromkeys(line["of"] for line in lines):
+        shares = [row["peak_fraction"] for line, row in zip(lines, rows) if line["of"] == of]
+        print(json.dumps({"case": of, "peak_fraction": statistics.median(shares), "min": min(shares), "max": max(shares), "runs": len(shares)}))
+elif sys.argv[1] == "start":
     times = sorted(r["first_step_s"] for r in rows)
     print(json.dumps({"case": "start", "first_step_s": statistics.median(times), "min": times[0], "max": times[-1], "runs": len(times)}))
 else:
