@@ -47,9 +47,12 @@ first=$(ranks_of "$dir")
 kills=0
 while kill -0 $pid 2>/dev/null && [ $kills -lt 5 ]; do
     sleep 0.0$((RANDOM % 90 + 10))
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
-    same "ranks outlive their trainer" "$(ranks_of "$dir")" "$first"
+    if [ $? -eq 137 ]; then # otherwise it was through before
+        kills=$((kills + 1))
+        [ "$(steps_in "$dir")" -ge "$steps" ] || same "ranks outlive their trainer" "$(ranks_of "$dir")" "$first"
+    fi
     [ $kills -ne 1 ] || check "diagnose says that nobody gives orders" grep -q "trainer (pid $pid) is gone" <("$LOCKSTEP" diagnose "$dir")
     sleep 0.$((RANDOM % 4))
     begin $(($(steps_in "$dir") + 5))
