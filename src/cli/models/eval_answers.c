@@ -296,11 +296,8 @@ static ls_status read_tasks(const ls_invocation *invocation, const char ***names
             return ls_fail(LS_ERR_INVALID, "--tasks has '%s'; write each task as NAME=FILE", names[i]);
         }
         *equals = '\0';
-        LS_TRY(
-            ls_questions_read_task(invocation->arena, names[i], equals + 1, settings->shots, &questions[i]));
-        if (settings->limit > 0 && questions[i].count > settings->limit) {
-            questions[i].count = settings->limit;
-        }
+        LS_TRY(ls_questions_read_task(invocation->arena, names[i], equals + 1, settings->shots,
+                                      settings->limit, &questions[i]));
     }
     *names_out = names;
     *questions_out = questions;

@@ -84,8 +84,13 @@ static ls_status read_questions(const ls_invocation *invocation, const ls_recipe
 {
     const eval_settings *settings = invocation->settings;
     const char *template = settings->template, **choices = NULL;
+    /* Reading two answers is what takes the time, a person's. */
+    const bool is_read = settings->side_by_side && !settings->json;
     ls_quiz_keys keys = {.prompt = settings->prompt_field,
                          .label = settings->label,
+                         .limit = settings->limit > 0 ? settings->limit
+                                  : is_read           ? SHOWN_DEFAULT
+                                                      : 0,
                          .recipe = recipe,
                          .makes_all = strcmp(template, "auto") != 0 && strcmp(template, "none") != 0};
     if (settings->prompt[0]) {
@@ -100,10 +105,6 @@ static ls_status read_questions(const ls_invocation *invocation, const ls_recipe
                     "chat template, as training with data.prompt_field does",
                     settings->records, invocation->words[0]);
     }
-    /* Reading two answers is what takes the time, a person's. */
-    const bool is_read = settings->side_by_side && !settings->json;
-    const uint64_t limit = settings->limit > 0 ? settings->limit : is_read ? SHOWN_DEFAULT : UINT64_MAX;
-    quiz_out->count = ls_min_u64(quiz_out->count, limit);
     return settings->side_by_side ? LS_OK : check_labels(quiz_out);
 }
 

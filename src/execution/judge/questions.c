@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execution/judge/questions.h"
 
+#include "base/math.h"
 #include "data/record_walk.h"
 #include "execution/judge/match.h"
 
@@ -59,6 +60,8 @@ typedef struct lines_reader {
     ls_question_reader read;
     void *context;
     ls_quiz *quiz;
+    uint64_t limit;
+    ls_record_walk *walk;
 } lines_reader;
 
 static ls_status read_line(void *context, const ls_walked *walked, ls_status read)
@@ -66,20 +69,24 @@ static ls_status read_line(void *context, const ls_walked *walked, ls_status rea
     const lines_reader *r = context;
     const ls_question_line line = {r->arena, walked->file->path, walked->line, walked->object};
     LS_TRY(read);
-    return json_is_object(line.record)
-               ? r->read(r->context, &line, r->quiz)
-               : ls_fail(LS_ERR_DATA, "%s:%llu: the line is not a JSON object", line.path, (ull)line.number);
+    if (!json_is_object(line.record)) {
+        return ls_fail(LS_ERR_DATA, "%s:%llu: the line is not a JSON object", line.path, (ull)line.number);
+    }
+    LS_TRY(r->read(r->context, &line, r->quiz));
+    r->walk->is_done = r->limit > 0 && r->quiz->count >= r->limit;
+    return LS_OK;
 }
 
-ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read, void *context,
-                                  ls_quiz *questions_out)
+ls_status ls_questions_read_lines(ls_arena *arena, const char *path, uint64_t limit, ls_question_reader read,
+                                  void *context, ls_quiz *questions_out)
 {
     ls_quiz quiz = {.path = path};
-    lines_reader reader = {arena, read, context, &quiz};
-    ls_record_walk walk = {.on_record = read_line, .context = &reader};
+    ls_record_walk walk = {.on_record = read_line};
+    lines_reader reader = {arena, read, context, &quiz, limit, &walk};
     const ls_corpus_query query = {.patterns = &path, .pattern_count = 1};
     ls_corpus_file *files = NULL;
     size_t count = 0;
+    walk.context = &reader;
     LS_TRY(ls_corpus_expand(arena, &query, &files, &count));
     LS_TRY(ls_records_walk(&walk, files, count));
     if (quiz.count == 0) {
@@ -379,13 +386,19 @@ ls_status ls_questions_read_records(ls_arena *arena, const char *path, const ls_
 {
     records_reader reader = {.keys = keys};
     ls_quiz questions = {0};
+    /* The labels of all records are the choices. */
+    const bool reads_all = keys->choice_count == 1 && strcmp(keys->choices[0], "auto") == 0;
     LS_TRY(keys->makes_all ? ls_recipe_check_form(keys->recipe, LS_RECORD_MESSAGES) : LS_OK);
-    LS_TRY(ls_questions_read_lines(arena, path, read_record, &reader, &questions));
+    LS_TRY(
+        ls_questions_read_lines(arena, path, reads_all ? 0 : keys->limit, read_record, &reader, &questions));
     questions.prompt_key = ls_arena_strdup(arena, reader.prompt_key);
     questions.label_key = keys->label;
     if (keys->choice_count > 0) {
         LS_TRY(check_labels(&questions));
         LS_TRY(set_choices(arena, keys, &questions));
+    }
+    if (keys->limit > 0) {
+        questions.count = ls_min_u64(questions.count, keys->limit);
     }
     *questions_out = questions;
     return LS_OK;

@@ -80,6 +80,9 @@ typedef struct ls_quiz_keys {
      * can't be asked. */
     const ls_recipe *recipe;
     bool makes_all;
+    /* questions, from the beginning of the file; what follows them is not read, except for the
+     * labels of choices "auto". 0: all */
+    uint64_t limit;
 } ls_quiz_keys;
 
 /*
@@ -102,11 +105,11 @@ LS_MUST_CHECK ls_status ls_questions_of_prompt(ls_arena *arena, const ls_recipe 
 /*
  * Reads a task. name: of the task; where it begins with the name of a form, it decides about the
  * form ("arc_easy"). shots: the first records of the file become examples before each prompt, with
- * their right endings, and are not asked. Errors as above; LS_ERR_INVALID for more shots than
- * records.
+ * their right endings, and are not asked. limit: as in ls_quiz_keys. Errors as above;
+ * LS_ERR_INVALID for more shots than records.
  */
 LS_MUST_CHECK ls_status ls_questions_read_task(ls_arena *arena, const char *name, const char *path,
-                                               uint64_t shots, ls_quiz *questions_out);
+                                               uint64_t shots, uint64_t limit, ls_quiz *questions_out);
 
 /* ---- for the two readers ---- */
 
@@ -124,9 +127,11 @@ typedef ls_status (*ls_question_reader)(void *context, const ls_question_line *l
 /* Adds a question of the line, valid until the next one is added. */
 ls_quiz_question *ls_question_add(const ls_question_line *line, ls_quiz *quiz);
 
-/* Reads the records of a file, a folder or a pattern. Errors: those of `read`; LS_ERR_DATA. */
-LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, ls_question_reader read,
-                                                void *context, ls_quiz *questions_out);
+/* Reads the records of a file, a folder or a pattern, until there are `limit` questions (0: all).
+ * Errors: those of `read`; LS_ERR_DATA. */
+LS_MUST_CHECK ls_status ls_questions_read_lines(ls_arena *arena, const char *path, uint64_t limit,
+                                                ls_question_reader read, void *context,
+                                                ls_quiz *questions_out);
 
 /* Fails with LS_ERR_DATA: the record has no usable `key`; names its keys. wanted: "a text", ... */
 LS_MUST_CHECK ls_status ls_question_without(const ls_question_line *line, const char *key,

@@ -352,11 +352,12 @@ static void add_shots(ls_arena *arena, uint64_t shots, ls_quiz *questions)
 }
 
 ls_status ls_questions_read_task(ls_arena *arena, const char *name, const char *path, uint64_t shots,
-                                 ls_quiz *questions_out)
+                                 uint64_t limit, ls_quiz *questions_out)
 {
     task_reader reader = {.name = name};
     ls_quiz questions = {0};
-    LS_TRY(ls_questions_read_lines(arena, path, read_task_line, &reader, &questions));
+    const uint64_t wanted = limit > 0 && limit < UINT64_MAX - shots ? limit + shots : 0;
+    LS_TRY(ls_questions_read_lines(arena, path, wanted, read_task_line, &reader, &questions));
     if (shots >= questions.count) {
         return ls_fail(LS_ERR_INVALID,
                        "--shots is %llu, but %s has %zu records, and at least one must be left "

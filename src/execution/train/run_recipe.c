@@ -128,7 +128,9 @@ ls_status ls_run_recipe_to_ask(ls_arena *arena, const ls_model_file *model, cons
     const char *override = ls_arena_printf(arena, "data.template_date=%s", date);
     ls_run_file run;
     ls_run_recipe_options options = {.run = &run, .tokenizer = model->tokenizer, .is_for_prompts = true};
-    LS_TRY(ls_run_file_of_data(arena, "prompts", "records", &override, date[0] ? 1 : 0, &run));
+    const ls_status status =
+        ls_run_file_of_data(arena, "prompts", "records", &override, date[0] ? 1 : 0, &run);
+    LS_TRY(status == LS_OK ? LS_OK : ls_fail_within(status, "--template-date"));
     run.model.from = model->path;
     run.data.template = template[0] ? template : "auto";
     return open_of_model(arena, model, &options, recipe_out);

@@ -143,6 +143,9 @@ says "missing.jsonl"
 printf '{"question": "a", "answer": "b"}\n{"question": "a" "answer": "b"}\n' >broken.jsonl
 expect 3 records broken.jsonl --label answer
 says "broken.jsonl:2"
+expect 0 records broken.jsonl --label answer --limit 1 # what follows is not read
+expect 2 records records.jsonl --label answer --template-date yesterday
+says "--template-date" "yesterday" "2026-01-31"
 printf '{"question": "a", "answer": ["b"]}\n' >broken.jsonl
 expect 3 records broken.jsonl --label answer
 says "broken.jsonl:1" "with a text or a number"

@@ -121,7 +121,7 @@ static ls_status read_one(ls_arena *arena, const char *name, const char *record,
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, record, strlen(record)) == (ssize_t)strlen(record));
     close(fd);
-    const ls_status status = ls_questions_read_task(arena, name, path, 0, quiz);
+    const ls_status status = ls_questions_read_task(arena, name, path, 0, 0, quiz);
     unlink(path);
     return status;
 }
