@@ -315,12 +315,15 @@ static void look_back(ls_arena *arena, ls_run_snapshot *run, const ls_run_accoun
     }
 }
 
-/* When the first rank of this start of the run began. Older events belong to earlier starts. */
+/* When the first rank of this start of the run began. Older events belong to earlier starts. They
+ * have the time of the trainer's host, which has the first ranks; other clocks may differ. */
 static double begin_wall_s(const ls_run_snapshot *run)
 {
     double begin_s = INFINITY;
     for (uint32_t i = 0; i < run->count; i++) {
-        begin_s = fmin(begin_s, run->snapshots[i].header.start_wall_s);
+        const ls_flight_header *header = &run->snapshots[i].header;
+        const bool is_trainers = strcmp(header->host, run->snapshots[0].header.host) == 0;
+        begin_s = is_trainers ? fmin(begin_s, header->start_wall_s) : begin_s;
     }
     return begin_s;
 }

@@ -330,13 +330,14 @@ static void run_snapshot_ignores_events_of_earlier_starts(void **state)
     for (uint32_t rank = 0; rank < 2; rank++) {
         puppet_take(&s.puppets, rank);
         ls_flight_mapped->header.pid = child;
-        ls_flight_mapped->header.start_wall_s = 1000.0;
+        ls_flight_mapped->header.start_wall_s = rank == 0 ? 1000.0 : 500.0;
     }
+    snprintf(ls_flight_mapped->header.host, sizeof ls_flight_mapped->header.host, "clock-behind");
     write_in_run(&s, "events.jsonl",
-                 "{\"time\":999.5,\"event\":\"hang\",\"text\":\"hang: rank 0 (a, pid 1) is stopped\"}\n"
                  "damaged\n"
                  "{\"time\":1000.5,\"event\":\"rank_lost\",\"cause\":\"rank 1 (a, pid 2) ended with signal "
-                 "9 (Killed)\"}\n");
+                 "9 (Killed)\"}\n"
+                 "{\"time\":999.5,\"event\":\"hang\",\"text\":\"hang: rank 0 (a, pid 1) is stopped\"}\n");
     assert_int_equal(look(&s), LS_VERDICT_DEAD);
     expect_sentence(&s, "dead: rank 1 (");
     assert_int_equal(s.run.ending.rank, 1);
