@@ -3,6 +3,8 @@
 #include "cli/command.h"
 #include "execution/elastic/hosts/launch.h"
 
+#include <string.h>
+
 typedef struct agent_settings {
     const char *coordinator, *token_file, *name;
     uint64_t slots, timeout;
@@ -36,6 +38,7 @@ static ls_status run_agent(const ls_invocation *invocation)
                                                       .token = token,
                                                       .name = settings->name,
                                                       .slots = (uint32_t)settings->slots,
+                                                      .has_starter = strcmp(settings->token_file, "-") == 0,
                                                       .timeout_s = (double)settings->timeout});
 }
 

@@ -112,11 +112,13 @@ static ls_status read_launch(const ls_invocation *invocation, ls_launch *launch_
         .ranks = settings->ranks == LS_AUTO_U64 ? 0 : settings->ranks,
         .local_ranks = settings->local_ranks,
     };
-    if (settings->dry_run) {
+    if (settings->dry_run && !settings->hosts[0]) {
         *launch_out = (ls_launch){.ranks = options.ranks};
         return LS_OK;
     }
-    return ls_launch_read(invocation->arena, &options, launch_out);
+    LS_TRY(ls_launch_read(invocation->arena, &options, launch_out));
+    launch_out->hosts = settings->dry_run ? NULL : launch_out->hosts;
+    return LS_OK;
 }
 
 static ls_status run_train(const ls_invocation *invocation)

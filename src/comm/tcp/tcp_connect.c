@@ -276,9 +276,12 @@ static ls_status fail_late(const ls_tcp_connector *c)
                                                           : "no answer");
         }
     }
-    return ls_fail(LS_ERR_TIMEOUT, "rank %u could not connect to %u ranks within %.1f s: %s%s%s",
-                   c->mesh->members[c->mesh->rank].world_rank, count, ls_tcp_timeout_s(c->setup), text,
-                   c->refused_count ? "; refused: " : "", c->refused_count ? c->refusal : "");
+    return ls_fail(LS_ERR_TIMEOUT,
+                   "rank %u could not connect to %u rank%s within %.1f s: %s%s%s. They need all TCP "
+                   "ports of each other: is there a firewall between them?",
+                   c->mesh->members[c->mesh->rank].world_rank, count, count == 1 ? "" : "s",
+                   ls_tcp_timeout_s(c->setup), text, c->refused_count ? "; refused: " : "",
+                   c->refused_count ? c->refusal : "");
 }
 
 static ls_status connect_all(ls_tcp_connector *c)

@@ -39,7 +39,7 @@ static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         const int error = errno;
-        char holder[32] = "";
+        char holder[300] = "";
         const ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
         holder[got > 0 ? strcspn(holder, "\n") : 0] = '\0';
         close(fd);
@@ -50,9 +50,10 @@ static ls_status take_lock(ls_arena *arena, const char *path, int *fd_out)
                        "%s is in use by process %s: wait for it, stop it, or choose another --run-dir", path,
                        holder[0] ? holder : "(unknown)");
     }
-    char pid[32];
-    const int bytes = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)bytes, 0) != bytes) {
+    char holder[300], host[256] = "this host";
+    gethostname(host, sizeof host - 1);
+    const int bytes = snprintf(holder, sizeof holder, "%d on %s\n", (int)getpid(), host);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, holder, (size_t)bytes, 0) != bytes) {
         ls_log_debug("cannot write the process number to %s", name);
     }
     *fd_out = fd;

@@ -120,6 +120,8 @@ nothing_left "a host, cut off"
 
 # Ctrl-C and SIGTERM save, on all hosts' behalf; Ctrl-C to an agent ends the run with its name.
 begin asked 60 --hosts three.hosts
+expect 2 netns_run 1 "${train[@]}" --run-dir asked # another host sees the same folder
+says "in use by process $trainer on host0"
 kill -TERM "$trainer"
 ended asked "$trainer" 75
 nothing_left "SIGTERM"

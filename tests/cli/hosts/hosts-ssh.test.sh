@@ -47,5 +47,5 @@ hosts_file three.hosts "host0 10.77.0.1" "host1 10.77.0.2" "host2 10.77.0.3"
 expect 1 netns_run 0 env LOCKSTEP_SSH="$ssh -i $scratch/keys/user" "${train[@]}" --run-dir three --hosts three.hosts
 says "cannot start an agent on host host2" "[host2] ssh: connect to host 10.77.0.3 port 2222: Connection refused"
 kill "$sshd"
-nothing_left "over sshd" 120 # the agent of host1 waits for a trainer for a minute
+nothing_left "over sshd" 10 # nor does the agent of host1 wait for a trainer that has ended
 finish

@@ -59,6 +59,8 @@ same "stage 3: the loss of its last evaluation" "$(field "$out" val_loss)" "$bet
 
 # The trainer's host may be anywhere in the file; the file has more slots than the ranks asked for.
 hosts_file last.hosts "host2 slots=2" "host1 slots=4" "host0 slots=2"
+expect 0 netns_run 0 "$LOCKSTEP" train tiny.yaml --set train.leaves=8 --set train.global_batch=16 --hosts last.hosts --dry-run
+prints ">     8" # ranks: all slots
 run last --hosts last.hosts --ranks 4
 same "host 0 last in the file" "$got" "$reference"
 same "host 0 last: ranks" "$(started last)" "0:host0 1:host0 2:host2 3:host2"

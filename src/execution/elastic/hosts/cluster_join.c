@@ -169,7 +169,10 @@ static void bring_back(ls_cluster *cluster, uint32_t index)
     char words[512] = "its agent did not connect";
     if (back->is_starting) {
         if (options->start_failed(options->context, index, words) || now >= back->at_ns) {
-            ls_log_warn("host %s could not be brought back: %s", options->hosts[index].name, words);
+            ls_log_warn("host %s could not be brought back: %s%s", options->hosts[index].name, words,
+                        back->tries < options->max_replacements
+                            ? ""
+                            : "; it is not tried again (job.max_replacements)");
             back->is_starting = false;
             back->failures++;
             back->at_ns = now + pause_before(back);

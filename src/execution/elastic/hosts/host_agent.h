@@ -33,6 +33,8 @@ typedef struct ls_host_agent_options {
     /* Runs no ranks and only stays until the run is over: a second process that a launcher
      * started on the host. */
     bool is_spare;
+    /* A trainer started it and reads its stderr: until it has joined it ends with that trainer. */
+    bool has_starter;
     double timeout_s; /* how long to wait for the coordinator; 0: 60 s */
     /* For tests. */
     const char *program; /* program to start ranks with; NULL: the running one */

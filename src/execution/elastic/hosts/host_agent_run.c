@@ -5,7 +5,11 @@
 #include "comm/store/store_address.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
+
+enum { LOOK_NS = 200 * 1000 * 1000 };
 
 static void on_process_signal(void *context)
 {
@@ -23,6 +27,22 @@ static void on_process_sigterm(void *context)
     }
 }
 
+/* A trainer reads what the agents that it starts print. If it ended before this one joined the
+ * run, for example because another host could not be reached, nothing is left to wait for. */
+static void look_at_starter(void *context)
+{
+    ls_host_agent *self = context;
+    struct pollfd said = {.fd = STDERR_FILENO};
+    if (self->joined) {
+        return;
+    }
+    if (poll(&said, 1, 0) > 0 && (said.revents & (POLLERR | POLLHUP))) {
+        ls_host_agent_give_up(self, LS_ERR_RANKS_LOST, -1, "the trainer that started this agent has ended");
+        return;
+    }
+    ls_env_timer_set(self->env, LOOK_NS, look_at_starter, self);
+}
+
 static ls_status serve(ls_env *env, const ls_host_agent_options *options)
 {
     const struct {
@@ -37,6 +57,9 @@ static ls_status serve(ls_env *env, const ls_host_agent_options *options)
         }
     }
     LS_TRY(ls_host_agent_open(env, options, &self));
+    if (options->has_starter) {
+        ls_env_timer_set(env, LOOK_NS, look_at_starter, self);
+    }
     ls_env_run(env);
     const ls_status status = ls_host_agent_result(self);
     ls_host_agent_close(self);

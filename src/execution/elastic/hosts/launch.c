@@ -108,7 +108,9 @@ static ls_status read_slots(const char *path, unsigned line, const char *word, u
 static ls_status check_name(const char *path, unsigned line, const char *word)
 {
     const size_t good = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:@");
-    if (word[good] || word[0] == '-' || strlen(word) >= LS_NODE_NAME_BYTES) {
+    const char *colon = strchr(word, ':'); /* one: slots, elsewhere; more: an address of IPv6 */
+    if (word[good] || word[0] == '-' || strlen(word) >= LS_NODE_NAME_BYTES ||
+        (colon && !strchr(colon + 1, ':'))) {
         return ls_fail(LS_ERR_INVALID,
                        "%s:%u: '%.60s' is not a valid host name (a line is: host [slots=N] [address])", path,
                        line, word);

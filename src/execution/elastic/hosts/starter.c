@@ -174,7 +174,7 @@ static void take_output(ls_starter *starter, started *host)
         if (bytes[i] == '\n' || host->line_bytes == LINE_BYTES - 1) {
             pass_line_on(starter, host);
         }
-        if (bytes[i] != '\n') {
+        if (bytes[i] != '\n' && bytes[i] != '\r') { /* lines of ssh itself end with both */
             host->line[host->line_bytes++] = bytes[i] >= ' ' || bytes[i] == '\t' ? bytes[i] : '?';
         }
     }
@@ -264,16 +264,25 @@ static void *watch_hosts(void *context)
     return NULL;
 }
 
+/* What to look at first, after an exit code of ssh or of the shell there. */
+static const char *advice(int status)
+{
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    return code == 255                  ? " (ssh must get there without a password or a question)"
+           : code == 126 || code == 127 ? " (is lockstep there, under the same path as here?)"
+                                        : "";
+}
+
 bool ls_starter_has_ended(ls_starter *starter, uint32_t index, char text_out[512])
 {
     started *host = &starter->hosts[index];
     pthread_mutex_lock(&starter->lock);
     const bool ended = host->ended;
     if (ended) {
-        snprintf(text_out, 512, "its command ended with %s %d%s%s",
+        snprintf(text_out, 512, "its command ended with %s %d%s%s%s",
                  WIFSIGNALED(host->status) ? "signal" : "exit code",
                  WIFSIGNALED(host->status) ? WTERMSIG(host->status) : WEXITSTATUS(host->status),
-                 host->last[0] ? ": " : "", host->last);
+                 advice(host->status), host->last[0] ? ": " : "", host->last);
     }
     pthread_mutex_unlock(&starter->lock);
     return ended;

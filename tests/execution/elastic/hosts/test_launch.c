@@ -84,6 +84,7 @@ static void hosts_file_refuses(void **state)
         {"a slots=2x\n", "'slots=2x'"},
         {"a b c\n", ":1: 'c' is one word more"},
         {"a;b\n", "is not a valid host name"},
+        {"a:4\n", "is not a valid host name"},
         {"-oProxyCommand=x\n", "is not a valid host name"},
         {"a -v\n", "is not a valid host name"},
         {"a 'b\n", "is not a valid host name"},
