@@ -18,6 +18,9 @@ enum {
     FILE_BYTES = 1024 * 1024,   /* of the end of a file of a run */
     METRICS_BYTES = 128 * 1024, /* of the end of metrics.jsonl: some hundred steps, for speeds */
     TIME_BYTES = 4 * 1024 * 1024,
+    /* Files that are parsed whole hold up the loop meanwhile; ours have some KiB. */
+    YAML_BYTES = 128 * 1024,
+    COMPARED_BYTES = 2 * 1024 * 1024, /* of all files of a comparison */
 };
 
 /* A run on the page that is made. */
@@ -33,6 +36,7 @@ struct ls_api_page {
     size_t count, at;    /* at: in the list of ids */
     json_t *rows;        /* of a comparison: some rows of /v1/runs; NULL: it is a figure */
     size_t run_count;    /* how many there are */
+    size_t bytes_left;   /* for the files to come; those that do not fit count as missing */
     ls_report_file file; /* the next to read */
     unsigned wanted;     /* bits of ls_report_file */
     ls_api_next then;
@@ -100,6 +104,7 @@ static void take_file(ls_api_exchange *exchange, const ls_user_file_answer *answ
                              page->file != LS_REPORT_EVENTS && answer->offset > 0;
     if (answer->error == 0 && !lacks_begin) {
         ls_text_append_bytes(&files->texts[page->file], answer->data, answer->bytes);
+        page->bytes_left -= answer->bytes;
     }
     if (answer->error == 0 && page->file == LS_REPORT_METRICS) {
         files->newest_s = answer->modified_s;
@@ -119,9 +124,11 @@ static void read_next(ls_api_exchange *exchange)
         page->then(exchange);
         return;
     }
-    const size_t bytes = page->file == LS_REPORT_METRICS ? METRICS_BYTES
-                         : page->file == LS_REPORT_TIME  ? TIME_BYTES
-                                                         : FILE_BYTES;
+    const size_t most = page->file == LS_REPORT_METRICS    ? METRICS_BYTES
+                        : page->file == LS_REPORT_TIME     ? TIME_BYTES
+                        : page->file == LS_REPORT_RUN_YAML ? YAML_BYTES
+                                                           : FILE_BYTES,
+                 bytes = most < page->bytes_left ? most : page->bytes_left;
     const ls_user_file file = {.folder = page->runs[page->count - 1].dir,
                                .name = ls_report_file_name(page->file),
                                .uid = (uint32_t)json_integer_value(json_object_get(job, "uid")),
@@ -172,6 +179,7 @@ static void begin(ls_api_exchange *exchange, unsigned wanted, ls_api_next then)
     LS_ASSERT(exchange->page && "not enough memory for a page");
     exchange->page->wanted = wanted;
     exchange->page->then = then;
+    exchange->page->bytes_left = SIZE_MAX;
 }
 
 static void finish_run(ls_api_exchange *exchange)
@@ -271,6 +279,7 @@ static void take_all(ls_api_exchange *exchange)
 void ls_api_page_compare(ls_api_exchange *exchange)
 {
     begin(exchange, 1u << LS_REPORT_RUN_YAML | 1u << LS_REPORT_SUMMARY, compare_next);
+    exchange->page->bytes_left = COMPARED_BYTES;
     ls_api_exchange_ask(exchange, LS_VERB_LIST, json_pack("{s:b}", "all", true));
     ls_api_exchange_then(exchange, take_all);
 }

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOG_BYTES_MAX = 64 << 20 };
+/* MOVES_MAX: looks at earlier slices, for all lines. Lines that this program did not write could
+ * ask for as many as the square of their number. */
+enum { LOG_BYTES_MAX = 64 << 20, MOVES_MAX = 1 << 22 };
 
 /* ---- lines ---- */
 
@@ -59,14 +61,15 @@ static double sum_of(const double seconds[LS_TIME_CLASS_COUNT])
  * Compute time of a step is divided among other classes when the step ends. The slice of that
  * moment may then have less than 0 seconds of a class and more of others. The difference belongs to
  * earlier slices, so it is moved there, class by class and newest slice first, back to slice
- * `first`.
+ * `first`, or until `moves` has come to MOVES_MAX.
  */
-static void spread_back(ls_time_slice *slices, size_t first, size_t at)
+static void spread_back(ls_time_slice *slices, size_t first, size_t at, size_t *moves)
 {
     double *here = slices[at].seconds;
     for (int from = 0; from < LS_TIME_CLASS_COUNT; from++) {
         for (int to = 0; to < LS_TIME_CLASS_COUNT && here[from] < 0.0; to++) {
-            for (size_t i = at; i-- > first && here[from] < 0.0 && here[to] > 0.0;) {
+            for (size_t i = at; i-- > first && here[from] < 0.0 && here[to] > 0.0 && *moves < MOVES_MAX;
+                 ++*moves) {
                 double *before = slices[i].seconds;
                 const double moved_s = fmin(fmax(before[from], 0.0), fmin(-here[from], here[to]));
                 before[from] -= moved_s;
@@ -99,6 +102,7 @@ typedef struct history_reader {
     double at_s;        /* the end of the slices so far */
     size_t first_slice; /* the start that is being read */
     uint64_t number;    /* ... and its number; 0: none so far */
+    size_t moves;
     double unfinished_s;
 } history_reader;
 
@@ -162,7 +166,7 @@ static void add_line(history_reader *reader, const time_line *line)
         return; /* not one of our lines: time only grows */
     }
     history->slices[history->slice_count] = slice;
-    spread_back(history->slices, reader->first_slice, history->slice_count++);
+    spread_back(history->slices, reader->first_slice, history->slice_count++, &reader->moves);
     reader->at_s += slice_s;
     reader->unfinished_s = line->unfinished_s;
     start->time = line->time;

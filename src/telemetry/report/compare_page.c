@@ -119,21 +119,26 @@ static bool differs(json_t *const *rows, size_t count, const char *key)
     return false;
 }
 
-/* The keys in which the rows differ, in the order in which the rows have them. */
+/* The keys in which the rows differ, in the order in which the rows have them. Files of any content
+ * may be compared: each key is looked at once. */
 static json_t *find_differences(json_t *const *rows, size_t count)
 {
-    json_t *keys = json_object();
+    json_t *keys = json_object(), *seen = json_object();
     const char *key = NULL;
     json_t *value = NULL;
     for (size_t i = 0; i < count; i++) {
         json_object_foreach(rows[i], key, value)
         {
-            if (!json_object_get(keys, key) && json_object_size(keys) < SETTINGS_MAX &&
-                differs(rows, count, key)) {
+            const bool is_new = !json_object_get(seen, key) && json_object_size(keys) < SETTINGS_MAX;
+            if (is_new && differs(rows, count, key)) {
                 json_object_set_new(keys, key, json_true());
+            }
+            if (is_new) {
+                json_object_set_new(seen, key, json_true());
             }
         }
     }
+    json_decref(seen);
     return keys;
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDE = 1000, PHONE = 370, EDGE = 16, AREA_HEIGHT = 120, INCIDENTS_MAX = 40 };
+enum { WIDE = 1000, PHONE = 370, EDGE = 16, AREA_HEIGHT = 120, INCIDENTS_MAX = 40, PINS_MAX = 2000 };
 
 /* ---- classes, in the order and colours of the picture ---- */
 
@@ -126,19 +126,28 @@ static double x_of(const time_axis *axis, double share)
     return axis->left + share * axis->width;
 }
 
-/* Where a time, counted from the beginning of the first start, is drawn: 0..1 of the width. */
+/* Where a time, counted from the beginning of the first start, is drawn: 0..1 of the width. Each
+ * slice begins where the one before it ends. */
 static double share_at(const time_axis *axis, double time_s)
 {
     const ls_time_history *history = axis->history;
-    for (size_t i = 0; i < history->slice_count; i++) {
-        const ls_time_slice *slice = &history->slices[i];
-        const double length_s = length_of(slice);
-        if (time_s < slice->begun_s + length_s && length_s > 0.0) {
-            const double into = fmax(0.0, time_s - slice->begun_s) / length_s;
-            return axis->at[i] + into * (axis->at[i + 1] - axis->at[i]);
+    size_t low = 0, high = history->slice_count; /* the first that ends after that time */
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const ls_time_slice *slice = &history->slices[middle];
+        if (time_s < slice->begun_s + length_of(slice)) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    return 1.0;
+    if (low == history->slice_count) {
+        return 1.0;
+    }
+    const ls_time_slice *slice = &history->slices[low];
+    const double into_s = fmax(0.0, time_s - slice->begun_s);
+    return axis->at[low] +
+           (into_s > 0.0 ? into_s / length_of(slice) : 0.0) * (axis->at[low + 1] - axis->at[low]);
 }
 
 /* ---- areas ---- */
@@ -302,6 +311,7 @@ typedef struct incident {
 typedef struct incident_list {
     incident *items;
     size_t count, room;
+    size_t closed; /* none before this one is open */
 } incident_list;
 
 static incident *add_incident(incident_list *list, double at_s, bool is_loss)
@@ -341,8 +351,8 @@ static void describe_event(const json_t *event, const char *name, incident *item
 static void close_losses(incident_list *list, const json_t *event)
 {
     const ls_quantity length = ls_duration_of(1e-3 * fmax(0.0, ls_json_number(event, "ms")));
-    for (size_t i = list->count; i-- > 0;) {
-        incident *item = &list->items[i];
+    for (; list->closed < list->count; list->closed++) {
+        incident *item = &list->items[list->closed];
         if (item->is_open) {
             const size_t used = strlen(item->text);
             snprintf(item->text + used, sizeof item->text - used, "; the step continued after %s",
@@ -403,11 +413,12 @@ static incident_list find_incidents(ls_report_data *data)
     return list;
 }
 
-/* Numbered pins above the areas; numbers that would overlap are left out. */
+/* Numbered pins above the areas; numbers that would overlap are left out, and so are pins beyond
+ * PINS_MAX. */
 static void append_pins(const time_axis *axis, const incident_list *list, ls_text *text)
 {
     double last_x = -100.0;
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count && i < PINS_MAX; i++) {
         const incident *item = &list->items[i];
         const double x = x_of(axis, share_at(axis, item->at_s)), y = axis->top - 4;
         ls_text_printf(text, "<g><title>");

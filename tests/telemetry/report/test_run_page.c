@@ -189,6 +189,53 @@ static void compare_page_shows_what_differs(void **state)
     }
 }
 
+static size_t count_words(const ls_text *text, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = ls_text_string(text); (at = strstr(at, word)); at++) {
+        count++;
+    }
+    return count;
+}
+
+/* Files as their owner may write them, to hold up a daemon: work that grew with the square of their
+ * lines took minutes. */
+static void time_of_a_run_is_drawn_whatever_its_files_hold(void **state)
+{
+    shown *s = *state;
+    for (int i = 0; i < 60000; i++) {
+        ls_text_printf(&s->files.texts[LS_REPORT_TIME],
+                       "{\"start\":1,\"begun\":0,\"compute\":%d,\"data\":%d,\"other\":%d}\n", 3 * i,
+                       60000 - i, 60000 - i);
+    }
+    for (int i = 0; i < 12000; i++) {
+        put(s, LS_REPORT_EVENTS, "{\"event\":\"rank_lost\",\"time\":1e5}\n{\"event\":\"recovered\"}\n");
+    }
+    ls_run_time_append(&s->view, &s->page);
+    assert_says(s, "</svg>");
+    assert_int_equal(count_words(&s->page, "stroke-dasharray"), 2000); /* pins */
+    assert_int_equal(count_words(&s->page, "the step continued"), 2000);
+}
+
+static void compare_page_takes_files_of_any_content(void **state)
+{
+    shown *s = *state;
+    enum { RUNS = 200 };
+    ls_run_view views[RUNS];
+    json_t *all = json_pack("[{s:s,s:s}]", "id", "a", "name", "a");
+    for (int i = 0; i < 8000; i++) {
+        ls_text_printf(&s->files.texts[LS_REPORT_RUN_YAML], "k%d: 1\n", i);
+    }
+    for (int i = 0; i < RUNS; i++) {
+        views[i] = s->view;
+    }
+    ls_compare_page_append(
+        &(ls_compare_view){.rows = all, .run_count = 1, .chosen = views, .chosen_count = RUNS}, &s->page);
+    assert_says(s, "</html>");
+    assert_int_equal(count_words(&s->page, "k7999"), 0); /* they are all alike */
+    json_decref(all);
+}
+
 static void notes_are_kept_or_refused_whole(void **state)
 {
     run_dir *run = *state;
@@ -224,7 +271,9 @@ int main(void)
         CASE(run_page_escapes_addresses_and_commands),
         CASE(run_page_shows_no_markup_of_others),
         CASE(run_chart_keeps_extremes),
+        CASE(time_of_a_run_is_drawn_whatever_its_files_hold),
         cmocka_unit_test(compare_page_shows_what_differs),
+        CASE(compare_page_takes_files_of_any_content),
         cmocka_unit_test_setup_teardown(notes_are_kept_or_refused_whole, run_dir_setup, run_dir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
