@@ -82,7 +82,6 @@ struct ls_api_exchange {
     size_t file_at; /* the file of the run that is read */
     json_t *named;  /* run_files.c: files that job.metrics names; owned, NULL: none */
     ls_api_next then_named;
-    json_t *row; /* of /v1/runs/ID */
     /* Of a comparison: the answer so far, and where in the list of runs it is. */
     ls_text text;
     size_t compared, compared_count;

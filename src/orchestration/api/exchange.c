@@ -396,7 +396,6 @@ void ls_api_exchange_end(void *state)
     ls_api_page_destroy(api, exchange->page);
     ls_api_models_forget(exchange->reading);
     ls_text_release(&exchange->text);
-    json_decref(exchange->row);
     json_decref(exchange->run_events);
     json_decref(exchange->named);
     ls_api_wait_forget(exchange);

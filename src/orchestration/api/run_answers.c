@@ -386,17 +386,19 @@ static void answer_page(ls_api_exchange *exchange)
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
 
-/* A job's page reads events and log one after the other; what can't be read is left out,
- * and the page says so. */
+/* A job's page reads log and events one after the other; what can't be read is left out, and the
+ * page says so. Events come last: as objects, they may need a hundred times as much as the file. */
 static void note_trouble(ls_api_exchange *exchange, int error)
 {
     exchange->trouble = exchange->trouble || error == ENOENT ? exchange->trouble : error;
 }
 
-static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer *log)
+static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer *file)
 {
     enum { LINES = 30, BYTES = 8 * 1024 };
-    note_trouble(exchange, log->error);
+    const ls_text *log = &exchange->text;
+    note_trouble(exchange, file->error);
+    keep_run_events(exchange, file);
     size_t at = log->bytes > 0 ? ls_api_tail_at(log->data, log->bytes, LINES) : 0;
     at = log->bytes - at > BYTES ? log->bytes - BYTES : at;
     json_t *events = all_events(exchange, PAGE_EVENTS);
@@ -414,12 +416,11 @@ static void finish_job_page(ls_api_exchange *exchange, const ls_user_file_answer
     ls_api_exchange_text(exchange, 200, "text/html; charset=utf-8", &page);
 }
 
-static void take_page_events(ls_api_exchange *exchange, const ls_user_file_answer *file)
+static void take_page_log(ls_api_exchange *exchange, const ls_user_file_answer *log)
 {
-    enum { LOG_BYTES = 64 * 1024 };
-    note_trouble(exchange, file->error);
-    keep_run_events(exchange, file);
-    read_log_file(exchange, "log", true, LOG_BYTES, LOG_BYTES, finish_job_page);
+    note_trouble(exchange, log->error);
+    ls_text_append_bytes(&exchange->text, log->data ? log->data : "", log->bytes);
+    read_run_events(exchange, finish_job_page);
 }
 
 static void answer_job_page(ls_api_exchange *exchange)
@@ -431,7 +432,8 @@ static void answer_job_page(ls_api_exchange *exchange)
     const bool is_well = ls_api_exchange_is_well(exchange);
     exchange->ask_count = asked;
     if (is_well) {
-        read_run_events(exchange, take_page_events);
+        enum { LOG_BYTES = 64 * 1024 };
+        read_log_file(exchange, "log", true, LOG_BYTES, LOG_BYTES, take_page_log);
     }
 }
 

@@ -8,6 +8,7 @@
 
 enum {
     READING_MAX = 512, /* at a time */
+    HEADS_MAX = 1 << 16,
     SUMMARY_BYTES = 256 * 1024,
 };
 
@@ -131,8 +132,26 @@ static void read_again(run_head *h, const json_t *job)
 
 /* ---- finding ---- */
 
+/* Those of the older half, which are read again if they are asked for. */
+static void forget_old(ls_api_heads *all)
+{
+    const size_t count = all->count;
+    all->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        run_head *h = all->heads[i];
+        if (i >= count / 2 || h->run_dir) {
+            all->heads[all->count++] = h;
+        } else {
+            free(h);
+        }
+    }
+}
+
 static run_head *find_or_make(ls_api_heads *all, uint64_t job)
 {
+    if (all->count >= HEADS_MAX) {
+        forget_old(all);
+    }
     size_t low = 0, high = all->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;

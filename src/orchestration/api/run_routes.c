@@ -89,6 +89,7 @@ static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *par
     LS_ASSERT(has_file);
     const bool has_more = part->error == 0 && take_part(exchange, &file, part);
     const bool has_time = ls_env_now_ns(exchange->api->env) < exchange->give_up_ns;
+    const bool may_go_on = ls_api_runs_have_room(exchange->api->runs, exchange->run) && has_time;
     if (part->error == ENOENT && file.file.offset > 0) {
         ls_stored_run_clear(exchange->run); /* the run was started over */
     }
@@ -98,10 +99,10 @@ static void take_slice(ls_api_exchange *exchange, const ls_user_file_answer *par
     const bool is_left_out = part->error == ENOENT || (part->error == EPERM && file.key[0] == '/');
     if (part->error && !is_left_out) {
         finish_reading(exchange, part->error, false);
-    } else if (has_time && find_feed(exchange, &file)) {
+    } else if (may_go_on && find_feed(exchange, &file)) {
         read_slice(exchange);
     } else {
-        finish_reading(exchange, 0, has_time);
+        finish_reading(exchange, 0, may_go_on);
     }
     ls_text_release(&file.folder);
 }
@@ -119,8 +120,9 @@ static void read_slice(ls_api_exchange *exchange)
     ls_api *api = exchange->api;
     const uint64_t now_ns = ls_env_now_ns(api->env);
     if (!exchange->run) {
-        exchange->run = ls_api_runs_hold(api->runs, number_of(shown_job(exchange), "job", 0),
-                                         text_of(shown_job(exchange), "run_dir"));
+        const json_t *job = shown_job(exchange);
+        exchange->run = ls_api_runs_hold(api->runs, number_of(job, "job", 0),
+                                         (uint32_t)number_of(job, "uid", 0), text_of(job, "run_dir"));
     }
     if (exchange->run) {
         ls_api_run_file file = {0};
@@ -324,13 +326,24 @@ static bool is_read(ls_api_exchange *exchange)
     return true;
 }
 
+/* "1,2,3" */
+static size_t count_ids(const char *ids)
+{
+    size_t count = 1;
+    for (; *ids; ids++) {
+        count += *ids == ',';
+    }
+    return count;
+}
+
 static ls_metrics_question question_of(const ls_api_exchange *exchange, size_t points)
 {
     const char *keys = text_of(exchange->arguments, "keys");
     return (ls_metrics_question){.from = number_of(exchange->arguments, "from", 0),
                                  .to = number_of(exchange->arguments, "to", UINT64_MAX),
                                  .points = (size_t)number_of(exchange->arguments, "points", points),
-                                 .keys = keys[0] ? keys : NULL};
+                                 .keys = keys[0] ? keys : NULL,
+                                 .runs = count_ids(text_of(exchange->arguments, "runs"))};
 }
 
 /* {"run": ..., "keys": {...}, ... */
@@ -394,16 +407,26 @@ static json_t *events_of(const char *text, size_t bytes)
     return events;
 }
 
+/* As text: files of a megabyte may need a hundred times as much as objects, and the next one may
+ * take its time. */
+static void append_part(ls_api_exchange *exchange, json_t *part)
+{
+    char *dump = json_dumps(part, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    ls_text_printf(&exchange->text, ",\"%s\":%s", parts[exchange->file_at++].key, dump ? dump : "null");
+    free(dump);
+    json_decref(part);
+}
+
 static void take_run_part(ls_api_exchange *exchange, const ls_user_file_answer *file)
 {
-    const size_t at = exchange->file_at++;
+    const size_t at = exchange->file_at;
     json_t *part = NULL;
     if (file->error == 0 && file->data) {
         part = at == 0   ? json_loadb(file->data, file->bytes, 0, NULL)
                : at == 1 ? json_stringn(file->data, file->bytes)
                          : events_of(file->data, file->bytes);
     }
-    json_object_set_new(exchange->row, parts[at].key, part ? part : json_null());
+    append_part(exchange, part);
     read_part(exchange);
 }
 
@@ -411,7 +434,8 @@ static void read_part(ls_api_exchange *exchange)
 {
     const json_t *job = shown_job(exchange);
     if (exchange->file_at == sizeof parts / sizeof parts[0]) {
-        ls_api_exchange_json(exchange, 200, json_incref(exchange->row));
+        ls_text_append(&exchange->text, "}\n");
+        ls_api_exchange_text(exchange, 200, "application/json", &exchange->text);
         return;
     }
     const ls_user_file file = {.folder = text_of(job, "run_dir"),
@@ -429,12 +453,17 @@ static void answer_run(ls_api_exchange *exchange)
     if (!is_read(exchange)) {
         return;
     }
-    exchange->row = ls_api_run_row(exchange->api, shown_job(exchange));
+    json_t *row = ls_api_run_row(exchange->api, shown_job(exchange));
     ls_text names = {0};
     ls_run_metrics_append_names(&exchange->run->data, &names);
-    json_object_set_new(exchange->row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
+    json_object_set_new(row, "metrics", json_loads(ls_text_string(&names), 0, NULL));
     ls_text_release(&names);
-    json_object_set_new(exchange->row, "run_dir", json_string(text_of(shown_job(exchange), "run_dir")));
+    json_object_set_new(row, "run_dir", json_string(text_of(shown_job(exchange), "run_dir")));
+    char *dump = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    LS_ASSERT(dump && "not enough memory for a run");
+    ls_text_append_bytes(&exchange->text, dump, strlen(dump) - 1); /* more members follow */
+    free(dump);
+    json_decref(row);
     exchange->file_at = 0;
     read_part(exchange);
 }

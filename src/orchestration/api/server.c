@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RUNS_BYTES (UINT64_C(2) << 30) /* of memory, for metrics of runs */
+
 /* Once a second. */
 static void beat(void *context)
 {
@@ -130,7 +132,7 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->owner_uid = (uint32_t)geteuid();
     api->owner_gid = (uint32_t)getegid();
     api->streams = ls_api_streams_create(api);
-    api->runs = ls_api_runs_create(settings->metrics);
+    api->runs = ls_api_runs_create(settings->metrics, RUNS_BYTES);
     api->heads = ls_api_heads_create(api->env, api->files);
     api->names = ls_api_names_create(api);
     ls_arena arena = {0};

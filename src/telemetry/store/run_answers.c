@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/assert.h"
+#include "base/json.h"
 #include "telemetry/store/run_metrics.h"
 
 #include <float.h>
@@ -146,34 +147,48 @@ static void append_metric(const ls_metric *metric, const ls_metrics_question *qu
     ls_text_append(text, "}");
 }
 
+/* "a,b" as members of an object; NULL: all are asked for. */
+static json_t *read_keys(const char *keys)
+{
+    json_t *asked = keys ? json_object() : NULL;
+    for (const char *at = keys; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        json_object_setn_new(asked, at, strcspn(at, ","), json_true());
+    }
+    return asked;
+}
+
 /* Metrics are asked for by the names that answers have. */
-static bool is_asked(const char *keys, const char *name)
+static bool is_asked(const json_t *asked, const char *name)
 {
     ls_text shown = {0};
-    bool is_there = keys == NULL;
-    if (keys) {
-        ls_text_append_printable(&shown, name, strlen(name), "");
+    if (!asked) {
+        return true;
     }
-    for (const char *at = keys; at && !is_there; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        const size_t bytes = strcspn(at, ",");
-        is_there = bytes == shown.bytes && memcmp(at, ls_text_string(&shown), bytes) == 0;
-    }
+    ls_text_append_printable(&shown, name, strlen(name), "");
+    const bool is_there = json_object_get(asked, ls_text_string(&shown)) != NULL;
     ls_text_release(&shown);
     return is_there;
 }
 
-/* The steps that there are, of those that were asked for. False: none. */
-static bool narrow(const ls_run_metrics *data, ls_metrics_question *q)
+/* The metrics that were asked for, their steps, and columns for as many as one answer may have.
+ * False: there are no steps. */
+static bool narrow(const ls_run_metrics *data, const json_t *asked, bool *takes, ls_metrics_question *q)
 {
     uint64_t first = UINT64_MAX, last = 0;
+    size_t count = 0;
     for (size_t i = 0; i < data->count; i++) {
         const ls_series *series = &data->metrics[i].series;
-        if (series->points > 0 && is_asked(q->keys, data->metrics[i].name)) {
+        takes[i] = is_asked(asked, data->metrics[i].name);
+        count += takes[i];
+        if (series->points > 0 && takes[i]) {
             const uint64_t begin = ls_series_first_step(series);
             first = begin < first ? begin : first;
             last = series->last.step > last ? series->last.step : last;
         }
     }
+    const size_t most = LS_RUN_CELLS_MAX / ((count > 0 ? count : 1) * (q->runs > 0 ? q->runs : 1));
+    q->points = q->points > most ? most : q->points;
+    q->points = q->points > 0 ? q->points : 1;
     q->from = q->from > first ? q->from : first;
     q->to = q->to < last ? q->to : last;
     return q->from <= q->to;
@@ -183,15 +198,17 @@ void ls_run_metrics_append_metrics(const ls_run_metrics *data, const ls_metrics_
                                    ls_text *text)
 {
     ls_metrics_question q = *question;
-    LS_ASSERT(q.points >= 1 && q.points <= LS_RUN_POINTS_MAX);
+    json_t *asked = read_keys(q.keys);
+    bool *takes = calloc(data->count + 1, sizeof *takes);
+    LS_ASSERT(takes && q.points >= 1 && q.points <= LS_RUN_POINTS_MAX);
     ls_text_append(text, "{");
-    if (narrow(data, &q)) {
+    if (narrow(data, asked, takes, &q)) {
         const uint64_t width = ls_columns_width(q.from, q.to, q.points);
         ls_steps_span *columns = calloc(ls_columns_count(q.from, q.to, width), sizeof *columns);
         LS_ASSERT(columns && "not enough memory for columns");
         bool is_first = true;
         for (size_t i = 0; i < data->count; i++) {
-            if (is_asked(q.keys, data->metrics[i].name)) {
+            if (takes[i]) {
                 ls_text_append(text, is_first ? "" : ",");
                 append_metric(&data->metrics[i], &q, width, columns, text);
                 is_first = false;
@@ -200,6 +217,8 @@ void ls_run_metrics_append_metrics(const ls_run_metrics *data, const ls_metrics_
         free(columns);
     }
     ls_text_append(text, "}");
+    free(takes);
+    json_decref(asked);
 }
 
 void ls_run_metrics_append_names(const ls_run_metrics *data, ls_text *text)

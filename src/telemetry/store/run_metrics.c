@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 void ls_run_metrics_release(ls_run_metrics *data)
 {
@@ -29,7 +30,7 @@ static bool has_name(const ls_metric *metric, const char *name, size_t bytes)
 /* The place of a name in the table: its own, or the free one where it would go. */
 static uint32_t *place_of(const ls_run_metrics *data, const char *name, size_t bytes)
 {
-    size_t at = (size_t)ls_xxh3(name, bytes, 0) & (data->table_size - 1);
+    size_t at = (size_t)ls_xxh3(name, bytes, data->seed) & (data->table_size - 1);
     for (;; at = (at + 1) & (data->table_size - 1)) {
         uint32_t *place = &data->table[at];
         if (*place == 0) {
@@ -44,6 +45,9 @@ static uint32_t *place_of(const ls_run_metrics *data, const char *name, size_t b
 static void grow_table(ls_run_metrics *data)
 {
     uint32_t *old = data->table;
+    if (!old) { /* those who choose the names could give all of them one place, if they knew it */
+        (void)!getrandom(&data->seed, sizeof data->seed, 0);
+    }
     data->table_size = data->table_size ? 4 * data->table_size : 64;
     data->table = calloc(data->table_size, sizeof *data->table);
     LS_ASSERT(data->table && "not enough memory for the names of metrics");

@@ -31,6 +31,7 @@
 enum {
     LS_RUN_METRICS_MAX = 10000, /* names of one run; more are refused, and counted */
     LS_RUN_POINTS_MAX = 10000,  /* columns of one answer for each metric */
+    LS_RUN_CELLS_MAX = 1 << 18, /* columns of one answer for all metrics; each has its share */
 };
 
 typedef struct ls_metric {
@@ -43,6 +44,7 @@ typedef struct ls_run_metrics {
     size_t count, capacity;
     uint32_t *table; /* by the hash of the name: index + 1; 0: free */
     size_t table_size;
+    uint64_t seed;    /* of those hashes */
     size_t guess;     /* the metric that is expected next */
     uint64_t points;  /* taken in all */
     uint64_t version; /* changes whenever points are added or dropped */
@@ -101,6 +103,7 @@ typedef struct ls_metrics_question {
     uint64_t from, to; /* steps; to: UINT64_MAX for the newest */
     size_t points;     /* columns at most, 1 to LS_RUN_POINTS_MAX */
     const char *keys;  /* "loss,lr"; NULL: all */
+    size_t runs;       /* that share one answer; 0: this one alone */
 } ls_metrics_question;
 
 /*

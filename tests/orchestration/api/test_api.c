@@ -156,24 +156,74 @@ static void request_keeps_to_its_schema(void **state)
 static void runs_that_are_held_stay(void **state)
 {
     (void)state;
-    ls_api_runs *all = ls_api_runs_create(NULL);
+    ls_api_runs *all = ls_api_runs_create(NULL, UINT64_MAX);
     ls_stored_run *held[LS_API_RUNS_MAX];
     const ls_point point = {.step = 1, .value = 4.0};
     for (uint64_t i = 0; i < LS_API_RUNS_MAX; i++) {
-        held[i] = ls_api_runs_hold(all, 100 + i, "/run");
+        held[i] = ls_api_runs_hold(all, 100 + i, 7, "/run");
         assert_non_null(held[i]);
         assert_true(ls_run_metrics_add(&held[i]->data, "loss", 4, &point));
     }
-    assert_null(ls_api_runs_hold(all, 1, "/run"));
-    assert_ptr_equal(ls_api_runs_hold(all, 103, "/run"), held[3]); /* shared */
+    assert_null(ls_api_runs_hold(all, 1, 7, "/run"));
+    assert_ptr_equal(ls_api_runs_hold(all, 103, 7, "/run"), held[3]); /* shared */
     ls_api_runs_drop(all, held[3]);
-    assert_null(ls_api_runs_hold(all, 1, "/run"));
+    assert_null(ls_api_runs_hold(all, 1, 7, "/run"));
     ls_api_runs_drop(all, held[3]);
-    ls_stored_run *next = ls_api_runs_hold(all, 1, "/run");
+    ls_stored_run *next = ls_api_runs_hold(all, 1, 7, "/run");
     assert_ptr_equal(next, held[3]);
     assert_int_equal(next->data.count, 0);
     assert_int_equal(held[4]->data.count, 1);
     assert_null(ls_api_runs_find(all, 103));
+    ls_api_runs_destroy(all);
+}
+
+/* Two users name the same folder: what was read for the one is not shown to the other. */
+static void runs_are_kept_for_their_user(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/lockstep-runs-XXXXXX", removal[64];
+    assert_non_null(mkdtemp(folder));
+    ls_api_runs *all = ls_api_runs_create(folder, UINT64_MAX);
+    const ls_point point = {.step = 1, .value = 4.0};
+    ls_stored_run *run = ls_api_runs_hold(all, 1, 1001, "/run");
+    assert_true(ls_run_metrics_add(&run->data, "loss", 4, &point));
+    ls_stored_run_feed(run, "metrics.jsonl")->offset = 64 << 20;
+    ls_stored_run_keep(run);
+    ls_api_runs_drop(all, run);
+    ls_api_runs_destroy(all);
+    all = ls_api_runs_create(folder, UINT64_MAX);
+    assert_int_equal(ls_api_runs_hold(all, 2, 1002, "/run")->data.count, 0);
+    assert_int_equal(ls_api_runs_hold(all, 3, 1001, "/run")->data.count, 1);
+    ls_api_runs_destroy(all);
+    snprintf(removal, sizeof removal, "rm -rf %s", folder);
+    assert_int_equal(system(removal), 0);
+}
+
+/* No run needs more than a quarter of the memory, and new ones wait while those that are held need
+ * all of it. */
+static void runs_have_a_limit_of_memory(void **state)
+{
+    (void)state;
+    ls_api_runs *all = ls_api_runs_create(NULL, 64 << 10);
+    ls_stored_run *held[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        held[i] = ls_api_runs_hold(all, 1 + i, 7, "/run");
+        assert_true((held[i] != NULL) == (i < 6));
+        for (uint64_t step = 1; held[i] && step <= 500; step++) { /* 12 KiB */
+            const ls_point point = {.step = step, .value = 4.0};
+            assert_true(ls_run_metrics_add(&held[i]->data, "loss", 4, &point));
+        }
+        assert_true(!held[i] || ls_api_runs_have_room(all, held[i]) == (i < 5));
+    }
+    ls_api_runs_drop(all, held[0]);
+    held[6] = ls_api_runs_hold(all, 7, 7, "/run"); /* in place of the first */
+    assert_non_null(held[6]);
+    assert_null(ls_api_runs_find(all, 1) && ls_api_runs_find(all, 1)->data.count > 0 ? all : NULL);
+    for (uint64_t step = 1; step <= 1000; step++) {
+        const ls_point point = {.step = step, .value = 4.0};
+        assert_true(ls_run_metrics_add(&held[6]->data, step % 2 ? "a" : "b", 1, &point));
+    }
+    assert_false(ls_api_runs_have_room(all, held[6])); /* more than its quarter */
     ls_api_runs_destroy(all);
 }
 
@@ -295,6 +345,8 @@ int main(void)
         cmocka_unit_test(request_keeps_to_its_schema),
         cmocka_unit_test(routes_are_documented),
         cmocka_unit_test(runs_that_are_held_stay),
+        cmocka_unit_test(runs_are_kept_for_their_user),
+        cmocka_unit_test(runs_have_a_limit_of_memory),
         cmocka_unit_test(prometheus_escapes_labels),
         cmocka_unit_test(pages_show_no_markup_of_others),
     };

@@ -192,6 +192,44 @@ static void answers_have_means_extremes_and_gaps(void **state)
 }
 
 /* Numbers are printed as short as they can be and read back as they were. */
+/* Columns of all metrics and runs of an answer, so that none needs gigabytes. */
+static void answers_are_shared_by_metrics_and_runs(void **state)
+{
+    (void)state;
+    ls_run_metrics data = {0};
+    char name[32];
+    for (int i = 0; i < 600; i++) {
+        const int bytes = snprintf(name, sizeof name, "m%d", i);
+        for (uint64_t step = 1; step <= 1000; step++) {
+            const ls_point point = {.step = step, .value = (double)step};
+            assert_true(ls_run_metrics_add(&data, name, (size_t)bytes, &point));
+        }
+    }
+    static const struct {
+        const char *keys;
+        size_t runs, most, least;
+    } wanted[] = {{NULL, 0, 436, 300}, {NULL, 100, 4, 3}, {NULL, 1000, 1, 1}, {"m599,m7", 2, 1000, 1000}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        ls_text text = {0};
+        ls_run_metrics_append_metrics(
+            &data,
+            &(ls_metrics_question){
+                .to = UINT64_MAX, .points = 1000, .keys = wanted[i].keys, .runs = wanted[i].runs},
+            &text);
+        json_t *root = json_loadb(text.data, text.bytes, 0, NULL);
+        const size_t count = json_array_size(json_object_get(json_object_get(root, "m599"), "mean"));
+        assert_int_equal(json_object_size(root), wanted[i].keys ? 2 : 600);
+        assert_in_range(count, wanted[i].least, wanted[i].most);
+        json_decref(root);
+        ls_text_release(&text);
+    }
+    ls_run_metrics other = {0};
+    assert_true(ls_run_metrics_name(&other, "a", 1));
+    assert_true(data.seed != other.seed); /* the places of names are not known beforehand */
+    ls_run_metrics_release(&other);
+    ls_run_metrics_release(&data);
+}
+
 static void answers_keep_every_bit_of_extremes(void **state)
 {
     (void)state;
@@ -316,6 +354,7 @@ int main(void)
         cmocka_unit_test(names_are_limited_and_the_rest_is_counted),
         cmocka_unit_test(names_of_any_bytes_make_json),
         cmocka_unit_test(answers_have_means_extremes_and_gaps),
+        cmocka_unit_test(answers_are_shared_by_metrics_and_runs),
         cmocka_unit_test(answers_keep_every_bit_of_extremes),
         cmocka_unit_test(event_files_are_read_as_they_grow),
         cmocka_unit_test(event_files_that_are_damaged_end_there),
