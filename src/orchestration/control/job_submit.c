@@ -11,7 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEP_JOBS_MAX = 1024, SWEEP_KEYS_MAX = 16 };
+enum {
+    SWEEP_JOBS_MAX = 1024,
+    SWEEP_KEYS_MAX = 16,
+    SWEEP_BYTES_MAX = 16 << 20, /* of the run files of its jobs, which are parsed one by one */
+    SET_BYTES_MAX = 64 * 1024,
+    NAMES_BYTES_MAX = 16 * 1024,
+};
 
 /* ---- limits ---- */
 
@@ -78,6 +84,38 @@ static bool has_room(const ls_controller *c, const ls_caller *caller, uint64_t b
     return false;
 }
 
+static uint64_t bytes_of(const ls_option_strings *list)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < list->count; i++) {
+        bytes += strlen(list->items[i]);
+    }
+    return bytes;
+}
+
+/* What an ended job keeps, too, or what each list of jobs has to be made of. */
+static ls_status check_size(const ls_job_spec *spec)
+{
+    const struct {
+        const char *what, *remedy;
+        uint64_t bytes;
+        int max;
+    } parts[] = {
+        {"overrides (set)", "write long values into the run file", bytes_of(&spec->set), SET_BYTES_MAX},
+        {"paths of job.metrics", "one pattern, as logs/*.jsonl, names several files",
+         bytes_of(&spec->metrics), NAMES_BYTES_MAX},
+        {"names in job.share", "name fewer users", bytes_of(&spec->share), NAMES_BYTES_MAX},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].bytes > (uint64_t)parts[i].max) {
+            return ls_fail(LS_ERR_INVALID,
+                           "the %s of the job have %" PRIu64 " bytes together; at most %d are allowed: %s",
+                           parts[i].what, parts[i].bytes, parts[i].max, parts[i].remedy);
+        }
+    }
+    return LS_OK;
+}
+
 /* ---- what it waits for ---- */
 
 ls_status ls_submit_check_after(ls_controller *c, const ls_job *job)
@@ -123,18 +161,22 @@ static void choose_run_dir(ls_controller *c, ls_job *job, const json_t *avoid, b
         return;
     }
     const char *directory = strcmp(job->spec.directory, "/") == 0 ? "" : job->spec.directory;
-    const char *name = job->spec.name;
+    ls_text path = {0};
     for (uint64_t i = is_fresh ? 1 : 0;; i++) {
-        if (i == 1) {
-            name = ls_arena_printf(&job->arena, "%s-%" PRIu64, job->spec.name, job->id);
-        } else if (i > 1) {
-            name = ls_arena_printf(&job->arena, "%s-%" PRIu64 "-%" PRIu64, job->spec.name, job->id, i);
+        ls_text_clear(&path);
+        ls_text_printf(&path, "%s/runs/%s", directory, job->spec.name);
+        if (i > 0) {
+            ls_text_printf(&path, "-%" PRIu64, job->id);
         }
-        job->run_dir = ls_arena_printf(&job->arena, "%s/runs/%s", directory, name);
-        if (!is_taken(c, job->run_dir, name, avoid)) {
-            return;
+        if (i > 1) {
+            ls_text_printf(&path, "-%" PRIu64, i);
+        }
+        if (!is_taken(c, ls_text_string(&path), strrchr(ls_text_string(&path), '/') + 1, avoid)) {
+            break;
         }
     }
+    ls_job_set_run_dir(job, ls_text_string(&path));
+    ls_text_release(&path);
 }
 
 /* Takes "avoid" out of a request. */
@@ -203,6 +245,7 @@ static ls_job *prepare(ls_controller *c, const ls_caller *caller, json_t *reques
         if (status == LS_OK && job->spec.max_cost_usd > 0.0) {
             status = ls_money_is_known(c, "job.max_cost");
         }
+        status = status == LS_OK ? check_size(&job->spec) : status;
     }
     json_decref(avoid);
     if (status != LS_OK) {
@@ -349,6 +392,14 @@ static ls_status read_sweep(const json_t *arguments, sweep *sweep_out)
             "the sweep has %" PRIu64
             " combinations, at most %d are allowed; --random N (in a request: \"samples\") picks N of them",
             s.points, SWEEP_JOBS_MAX);
+    }
+    const uint64_t bytes = json_string_length(json_object_get(arguments, "file")) * s.samples;
+    if (bytes > SWEEP_BYTES_MAX) {
+        return ls_fail(LS_ERR_INVALID,
+                       "the run files of the %" PRIu64 " jobs of the sweep have %" PRIu64
+                       " KiB together; at most %d are allowed: shorten the run file, or try fewer values "
+                       "(--random)",
+                       s.samples, bytes >> 10, SWEEP_BYTES_MAX >> 10);
     }
     *sweep_out = s;
     return LS_OK;

@@ -214,6 +214,74 @@ static void large_requests_are_limited_too(void **state)
     json_decref(request);
 }
 
+/* A text of `bytes` bytes that repeats `part`; the caller frees it. */
+static char *repeated(const char *part, size_t bytes)
+{
+    ls_text text = {0};
+    while (text.bytes + strlen(part) <= bytes) {
+        ls_text_append(&text, part);
+    }
+    return text.data;
+}
+
+static int ask(ls_verb verb, const json_t *request)
+{
+    const ls_caller root = {.user = "root", .is_admin = true};
+    ls_controller_call(w.controller, &root, verb, request, take_reply, &w);
+    turn();
+    return w.status;
+}
+
+/* What a short request asks for needs no hundreds of megabytes of the daemon, and none that stays
+ * after its end. */
+static void requests_need_little_memory(void **state)
+{
+    (void)state;
+    char *folder = repeated("/d", 3000), *items = repeated("a,", 10000), *names = repeated("a1,", 60),
+         *value = repeated("v", 4000), *comment = repeated("#", 60000);
+    const struct {
+        const char *file, *set, *directory, *says;
+        int status;
+    } wanted[] = {
+        {"job: {command: [run], metrics: [%sa]}", items, folder, "job.metrics has 5001 items", 400},
+        {"job: {command: [run], share: [%sa]}", items, "/tmp", "job.share has 5001 items", 400},
+        {"job: {command: [%sa]}", items, "/tmp", "job.command has 5001 items", 400},
+        {"job: {command: [run], metrics: [%sa]}", names, folder, "paths of job.metrics", 400},
+        {"job: {command: [run], metrics: [%sa]}", names, "/tmp", NULL, 201},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        ls_text file = {0};
+        ls_text_append_bytes(&file, wanted[i].file, strcspn(wanted[i].file, "%"));
+        ls_text_append(&file, wanted[i].set);
+        ls_text_append(&file, strchr(wanted[i].file, '%') + 2);
+        json_t *request = json_pack("{s:s, s:s}", "file", file.data, "directory", wanted[i].directory);
+        assert_int_equal(ask(LS_VERB_SUBMIT, request), wanted[i].status);
+        assert_true(!wanted[i].says ||
+                    strstr(json_string_value(json_object_get(w.answer, "error")), wanted[i].says));
+        json_decref(request);
+        ls_text_release(&file);
+    }
+    json_t *set = json_array(), *values = json_array();
+    for (int i = 0; i < 300; i++) {
+        json_array_append_new(values, json_integer(i));
+    }
+    for (int i = 0; i < 18; i++) {
+        json_array_append_new(set, json_sprintf("name=%s", value));
+    }
+    json_array_append_new(set, json_string("name=a"));
+    json_t *request =
+        json_pack("{s:s, s:s, s:o}", "file", "job: {command: [run]}", "directory", "/tmp", "set", set);
+    assert_int_equal(ask(LS_VERB_SUBMIT, request), 400);
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "overrides"));
+    json_decref(request);
+    request = json_pack("{s:o, s:s, s:{s:o}}", "file", json_sprintf("job: {command: [run]} %s", comment),
+                        "directory", "/tmp", "set", "train.seed", values);
+    assert_int_equal(ask(LS_VERB_SWEEP, request), 400);
+    assert_non_null(strstr(json_string_value(json_object_get(w.answer, "error")), "KiB together"));
+    json_decref(request);
+    free(folder), free(items), free(names), free(value), free(comment);
+}
+
 static void after_is_of_jobs_that_there_are(void **state)
 {
     (void)state;
@@ -261,6 +329,7 @@ int main(void)
         CASE(priority_goes_as_far_as_the_account),
         CASE(users_have_limits),
         CASE(large_requests_are_limited_too),
+        CASE(requests_need_little_memory),
         CASE(after_is_of_jobs_that_there_are),
         CASE(ended_jobs_are_let_go_unless_waited_for),
     };
