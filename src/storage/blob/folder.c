@@ -127,15 +127,17 @@ static ls_status folder_put(ls_blob_store *store, const char *key, const void *d
 
 /* ---- reading ---- */
 
-/* Opens a blob to read; the caller closes fd_out. */
+/* Opens a blob to read; the caller closes fd_out. A link is no blob: in a folder of several users
+ * it might lead to what only the reader may read. */
 static ls_status open_blob(ls_blob_store *store, const char *key, int *fd_out, struct stat *info_out)
 {
     ls_arena arena = {0};
     const char *path = path_of(store, &arena, key);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     ls_status status = LS_OK;
     if (fd < 0 || fstat(fd, info_out) != 0) {
         status = errno == ENOTDIR ? ls_fail(LS_ERR_NOT_FOUND, "there is no %s", path)
+                 : errno == ELOOP ? ls_fail(LS_ERR_NOT_FOUND, "%s is a link, and not a file", path)
                                   : ls_fail_errno(errno, "can't open %s", path);
     } else if (!S_ISREG(info_out->st_mode)) {
         status = ls_fail(LS_ERR_NOT_FOUND, "%s is not a file", path);

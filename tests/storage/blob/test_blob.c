@@ -294,6 +294,23 @@ static void folder_put_get_remove(void **state)
     assert_int_equal(ls_blob_put(p->store, "../x", "", 0), LS_ERR_INVALID);
 }
 
+/* In a folder of several users, a link might lead to what only the reader may read. */
+static void folder_links_are_no_blobs(void **state)
+{
+    place *p = *state;
+    char *data = NULL;
+    size_t bytes = 0;
+    ls_blob_entry entry;
+    assert_int_equal(ls_blob_put(p->store, "a/b", "hello", 5), LS_OK);
+    assert_int_equal(symlink("b", ls_path_join(&p->arena, p->path, "a/c")), 0);
+    assert_int_equal(ls_blob_get(p->store, &p->arena, "a/c", 10, &data, &bytes), LS_ERR_NOT_FOUND);
+    assert_non_null(strstr(ls_error_text(), "is a link"));
+    assert_int_equal(ls_blob_stat(p->store, "a/c", &entry), LS_ERR_NOT_FOUND);
+    assert_int_equal(ls_blob_put(p->store, "a/c", "other", 5), LS_OK); /* replaces the link */
+    assert_int_equal(ls_blob_get(p->store, &p->arena, "a/b", 10, &data, &bytes), LS_OK);
+    assert_string_equal(data, "hello");
+}
+
 static void folder_list_and_abandon(void **state)
 {
     place *p = *state;
@@ -358,6 +375,7 @@ int main(void)
         cmocka_unit_test(blob_check_key_cases),
         cmocka_unit_test(blob_open_bad_addresses),
         cmocka_unit_test_setup_teardown(folder_put_get_remove, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(folder_links_are_no_blobs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folder_list_and_abandon, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folder_put_file_same_digest_sends_nothing, set_up, tear_down),
     };
