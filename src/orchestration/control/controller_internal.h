@@ -400,8 +400,8 @@ void ls_usage_activity(ls_controller *c, ls_entry *entry, const ls_engine_report
 /* The devices of a job, and since when they are not booked, by the clock of the queue; false: it
  * has none. */
 bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devices_out, double *from_s_out);
-/* The folder of the job's run was measured: it counts for this job, and for no earlier one that
- * trained in it. */
+/* The folder of the job's run was measured: it counts for this job, and for no earlier one of its
+ * user that trained in it. */
 void ls_usage_stored(ls_controller *c, const ls_entry *entry);
 /* Books energy that the engine reports of a job; entry NULL: of no job. */
 void ls_usage_energy(ls_controller *c, ls_entry *entry, uint64_t energy_mj);

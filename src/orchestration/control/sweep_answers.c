@@ -175,13 +175,13 @@ static json_t *best_json(const ls_sweep *sweep)
     }
     const double result = sweep->trials[best].results[rung];
     const bool has_second = second != UINT32_MAX;
-    return json_pack(
-        "{s:I, s:I, s:f, s:o, s:o, s:I}", "job", (json_int_t)(sweep->first + best), "step",
-        (json_int_t)sweep->asha.rungs[rung], "result", result, "second",
-        has_second ? json_integer((json_int_t)(sweep->first + second)) : json_null(), "lead",
-        has_second ? json_real(sweep->trials[second].results[common] - sweep->trials[best].results[common])
-                   : json_null(),
-        "lead_step", (json_int_t)sweep->asha.rungs[common]);
+    return json_pack("{s:I, s:I, s:f, s:o, s:o, s:I}", "job", (json_int_t)(sweep->first + best), "step",
+                     (json_int_t)sweep->asha.rungs[rung], "result", result, "second",
+                     has_second ? json_integer((json_int_t)(sweep->first + second)) : json_null(), "lead",
+                     number_or_null(has_second ? sweep->trials[second].results[common] -
+                                                     sweep->trials[best].results[common]
+                                               : NAN),
+                     "lead_step", (json_int_t)sweep->asha.rungs[common]);
 }
 
 /* ---- answers ---- */

@@ -243,7 +243,7 @@ void ls_usage_stored(ls_controller *c, const ls_entry *entry)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         ls_entry *other = c->entries[i];
-        if (other != entry && other->job->result.stored_bytes > 0 &&
+        if (other != entry && other->job->result.stored_bytes > 0 && other->job->uid == entry->job->uid &&
             strcmp(other->job->run_dir, entry->job->run_dir) == 0) {
             other->job->result.stored_bytes = 0;
             ls_controller_touch(c, other);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { SHARES_MAX = 1 << 17 };
+static const uint64_t BYTES_MAX = UINT64_C(1) << 50; /* of one run */
 
 static json_t *shares_json(const ls_job *job)
 {
@@ -221,9 +222,12 @@ static uint64_t count_of(const json_t *object, const char *key)
 ls_job_result ls_job_result_read(const json_t *object)
 {
     const json_t *loss = json_object_get(object, "loss"), *val_loss = json_object_get(object, "val_loss");
+    const uint64_t stored_bytes = count_of(object, "stored_bytes"),
+                   sent_bytes = count_of(object, "sent_bytes");
+    /* A job's user can write anything: sums over all jobs must not overflow. */
     return (ls_job_result){.step = count_of(object, "step"),
-                           .stored_bytes = count_of(object, "stored_bytes"),
-                           .sent_bytes = count_of(object, "sent_bytes"),
+                           .stored_bytes = stored_bytes < BYTES_MAX ? stored_bytes : BYTES_MAX,
+                           .sent_bytes = sent_bytes < BYTES_MAX ? sent_bytes : BYTES_MAX,
                            .loss = json_is_number(loss) ? json_number_value(loss) : NAN,
                            .val_loss = json_is_number(val_loss) ? json_number_value(val_loss) : NAN};
 }

@@ -228,15 +228,15 @@ static const char *money(ls_arena *arena, const ls_job *job)
                                 : "";
 }
 
-/* A training run tells at its end what it came to. */
+/* A training run tells at its end what it came to, unless its folder is too large or slow to look
+ * at before Slurm would kill the script. */
 static const char *result(ls_arena *arena, const ls_job *job)
 {
     return job->spec.command.count == 0
-               ? ls_arena_printf(
-                     arena,
-                     "    lockstep_result=$(\"$lockstep_program\" run-result %s \"$lockstep_begun\" "
-                     "2> /dev/null)",
-                     quoted(arena, job->run_dir))
+               ? ls_arena_printf(arena,
+                                 "    lockstep_result=$(timeout 10 \"$lockstep_program\" run-result %s "
+                                 "\"$lockstep_begun\" 2> /dev/null)",
+                                 quoted(arena, job->run_dir))
                : "";
 }
 
