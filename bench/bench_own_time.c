@@ -46,6 +46,7 @@ static ls_status run_passes(trial *t)
     const ls_plan *plan = &t->session.plan;
     const ls_executor_batch batch = {.weights = t->state.parameters,
                                      .gradients = t->state.gradients[0],
+                                     .piece_gradients = t->state.gradients,
                                      .accumulate = true,
                                      .more = true,
                                      .tokens = t->tokens,
@@ -108,7 +109,7 @@ static ls_status run_trial(trial *t, const char *path, const char *const *overri
     }
     const ls_plan *plan = &t->session.plan;
     const int64_t rows = plan->options.sequences * plan->options.length;
-    LS_TRY(ls_state_init(&t->state, t->session.queue, LS_F32, &t->session.layout, 1));
+    LS_TRY(ls_state_init(&t->state, t->session.queue, LS_F32, &t->session.layout, plan->pieces));
     LS_TRY(ls_session_begin_weights(&t->session, &t->state));
     LS_TRY(ls_executor_init(&t->executor, t->session.queue, plan, plan->options.length));
     t->tokens = ls_arena_new(&t->arena, int32_t, rows);

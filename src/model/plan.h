@@ -439,6 +439,10 @@ typedef struct ls_memory_plan {
  * residuals: how many flat buffers that keeps (base/compression.h). */
 ls_memory_plan ls_plan_memory(const ls_plan *plan, uint32_t leaves, uint32_t group, uint32_t residuals);
 
+/* Bytes of the arena, in pages of 2 MiB, that are never written if the experts of each member of an
+ * expert group get as many visits as those of the others. `arena` is for scratch tables. */
+uint64_t ls_plan_unvisited_bytes(ls_arena *arena, const ls_plan *plan);
+
 /* Gradient buffers that one process needs to reduce `leaves` leaves, computed in order, in the
  * fixed binary tree: 1 for one leaf; else the deepest stack of partial sums, the running leaf
  * included. group: as above; the sum of each group keeps a buffer until the end. */

@@ -49,6 +49,37 @@ expert_values ls_plan_expert_values(builder *b)
     return v;
 }
 
+enum { PAGE_FLOATS = (2 << 20) / sizeof(float) };
+
+uint64_t ls_plan_unvisited_bytes(ls_arena *arena, const ls_plan *plan)
+{
+    const int64_t most = ls_plan_expert_rows(plan), even = plan->rows * plan->config.experts_per_token;
+    const int64_t pages = plan->arena_floats / PAGE_FLOATS; /* whole ones */
+    bool *used = ls_arena_new(arena, bool, (size_t)pages + 1);
+    uint64_t bytes = 0;
+    if (plan->options.expert_degree == 1) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < plan->value_count * plan->options.slots * plan->pieces; i++) {
+        const int32_t index = (int32_t)(i % plan->value_count);
+        const uint32_t slot = i / plan->value_count % plan->options.slots;
+        const uint32_t piece = i / plan->value_count / plan->options.slots;
+        ls_value value = plan->values[index];
+        value.rows = value.rows == most ? even : value.rows;
+        const int64_t first = piece * plan->piece_floats + ls_plan_offset(plan, index, slot);
+        const int64_t past = value.first_step < 0 ? first : first + ls_value_span(&value);
+        for (int64_t page = first / PAGE_FLOATS; page * PAGE_FLOATS < past; page++) {
+            used[page] = true;
+        }
+    }
+    /* beyond the pieces: keys and values of all tokens */
+    for (int64_t page = 0; page < pages && (page + 1) * PAGE_FLOATS <= plan->pieces * plan->piece_floats;
+         page++) {
+        bytes += used[page] ? 0 : PAGE_FLOATS * sizeof(float);
+    }
+    return bytes;
+}
+
 uint64_t ls_plan_visit_floats(const ls_plan *plan, uint32_t step, uint64_t crossing)
 {
     LS_ASSERT(step < plan->step_count);

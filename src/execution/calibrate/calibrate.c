@@ -49,8 +49,8 @@ typedef struct axis_points {
 
 static const axis_points points_of[AXIS_KINDS] = {
     [NONE] = {1, {0}},
-    [ROWS] = {3, {32, 128, 1024}},
-    [FEATURES] = {6, {64, 128, 256, 384, 768, 1536}},
+    [ROWS] = {4, {32, 64, 128, 1024}},
+    [FEATURES] = {5, {64, 192, 384, 768, 1536}},
     [LENGTHS] = {4, {32, 128, 512, 1024}},
     [HEAD_DIMS] = {3, {32, 64, 128}},
     [ELEMENTS] = {4, {16384, 131072, 1048576, 4194304}},
@@ -64,6 +64,7 @@ static const axis_kind axes_of[LS_WORK_COUNT][LS_WORK_AXES_MAX] = {
     [LS_WORK_GEMM_NN] = {ROWS, FEATURES, FEATURES},
     [LS_WORK_GEMM_NT] = {ROWS, FEATURES, FEATURES},
     [LS_WORK_GEMM_TN] = {FEATURES, FEATURES, ROWS},
+    [LS_WORK_GEMM_TN_ADD] = {FEATURES, FEATURES, ROWS},
     [LS_WORK_ATTENTION_FORWARD] = {LENGTHS, HEAD_DIMS},
     [LS_WORK_ATTENTION_BACKWARD] = {LENGTHS, HEAD_DIMS},
     [LS_WORK_NORM_FORWARD] = {ELEMENTS, COLUMNS},
@@ -83,13 +84,14 @@ static const axis_kind axes_of[LS_WORK_COUNT][LS_WORK_AXES_MAX] = {
     [LS_WORK_COPY] = {ELEMENTS},
     [LS_WORK_TREE_SUM] = {FLAT_ELEMENTS, INPUTS},
     [LS_WORK_ADAMW] = {FLAT_ELEMENTS},
+    [LS_WORK_HASH] = {FLAT_ELEMENTS},
 };
 
 /* For quick: every other point, counted from the last; of the features, only small ones. */
 static axis_points thinned(axis_kind kind)
 {
     const axis_points *all = &points_of[kind];
-    const uint32_t last = kind == FEATURES ? 3 : all->count - 1;
+    const uint32_t last = kind == FEATURES ? 2 : all->count - 1;
     axis_points thin = {0};
     for (uint32_t i = last % 2; i <= last; i += 2) {
         thin.points[thin.count++] = all->points[i];
@@ -191,7 +193,8 @@ static void *run_worker(void *context)
     if (w->crew->is_called_off) {
         return NULL;
     }
-    const ls_status status = ls_probe_bench_create(w->crew->setting->threads, &bench);
+    const ls_calibration_setting *setting = w->crew->setting;
+    const ls_status status = ls_probe_bench_create(setting->threads, setting->workers > 1, &bench);
     visits *mine = &w->crew->visits[w->index];
     w->status = visit_all(bench, w->crew, mine, status);
     mine->undisturbed = w->status == LS_OK ? ls_probe_undisturbed(bench) : 1.0;

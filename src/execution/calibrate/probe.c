@@ -10,6 +10,7 @@
 #include "compute/kernels/cross_entropy.h"
 #include "compute/kernels/elementwise.h"
 #include "compute/kernels/embedding.h"
+#include "compute/kernels/hash.h"
 #include "compute/kernels/linear.h"
 #include "compute/kernels/norm.h"
 #include "compute/kernels/rotary.h"
@@ -18,17 +19,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum {
-    REGION_FLOATS = 12 << 20,  /* size of each region */
+    REGION_FLOATS = 12 << 20,  /* size of a region of activations */
     THREAD_FLOATS = 512 << 10, /* and this much more per thread */
+    /* several times the last cache, which keeps a part of what is just larger */
+    STATE_FLOATS = 32 << 20,
     TOKENS = 64 << 10,
     /* calls until operands are used again, if the region is large enough */
     WINDOW_CALLS = 4,
-    /* the same for weights and their gradients: a step uses those of all other layers first. Ten
-     * layers have about so many matrices of the width, so those of small models stay in the cache
-     * and those of large ones come from memory, as in a step */
+    /* the same for weights of products and their gradients: a step uses those of all other layers
+     * first. Ten layers have about so many matrices of the width, so those of small models stay in
+     * the cache and those of large ones come from memory, as in a step */
     WINDOW_WEIGHTS = 100,
     VOCAB = 256, /* rows of the embedding table; all tokens are smaller */
     TREE_INPUTS_MAX = 16,
@@ -37,14 +41,17 @@ enum {
 /* Memory from which operands are cut one after the other. */
 typedef struct region {
     float *floats;
+    bool is_shared;
     int64_t count, at;
-    int64_t window; /* the operands of all calls lie below this */
-    int64_t call;   /* what one call takes */
+    int64_t first, past; /* the operands of all calls lie between these */
+    int64_t call;        /* what one call takes */
 } region;
 
 struct ls_probe_bench {
     ls_queue *queue;
-    region in, out; /* what kernels read, and what they write; some read there, too */
+    /* activations that kernels read, and those that they write, where some read, too; weights,
+     * gradients and moments */
+    region in, out, state;
     int32_t *tokens;
     /* Of all timed calls: the time that the thread ran, and the time that passed. */
     double ran_s, passed_s;
@@ -61,7 +68,7 @@ static int64_t region_floats(uint32_t threads)
 
 uint64_t ls_probe_bench_bytes(uint32_t threads)
 {
-    return 2 * (uint64_t)region_floats(threads) * sizeof(float) + TOKENS * sizeof(int32_t);
+    return (2 * (uint64_t)region_floats(threads) + STATE_FLOATS) * sizeof(float) + TOKENS * sizeof(int32_t);
 }
 
 static float *cut(region *r, int64_t floats)
@@ -81,6 +88,11 @@ static ls_tensor in(ls_probe_bench *b, int64_t rows, int64_t cols)
 static ls_tensor out(ls_probe_bench *b, int64_t rows, int64_t cols)
 {
     return ls_tensor_f32(cut(&b->out, rows * cols), rows, cols);
+}
+
+static ls_tensor state(ls_probe_bench *b, int64_t rows, int64_t cols)
+{
+    return ls_tensor_f32(cut(&b->state, rows * cols), rows, cols);
 }
 
 /* Values between -1 and 1, so that no kernel meets special cases such as zeros or infinities. */
@@ -122,25 +134,26 @@ static ls_linear linear_of(ls_tensor weight, ls_weight_layout layout, int64_t ou
 static ls_status run_gemm_nn(ls_probe_bench *b)
 {
     const int64_t m = size_of(b, 0), n = size_of(b, 1), k = size_of(b, 2);
-    const ls_linear linear = linear_of(in(b, k, n), LS_WEIGHT_IN_OUT, n);
-    const ls_tensor x = out(b, m, k), y = out(b, m, n);
+    const ls_linear linear = linear_of(state(b, k, n), LS_WEIGHT_IN_OUT, n);
+    const ls_tensor x = in(b, m, k), y = out(b, m, n);
     return ls_linear_forward(b->queue, &linear, &x, &y);
 }
 
 static ls_status run_gemm_nt(ls_probe_bench *b)
 {
     const int64_t m = size_of(b, 0), n = size_of(b, 1), k = size_of(b, 2);
-    const ls_linear linear = linear_of(in(b, n, k), LS_WEIGHT_OUT_IN, n);
-    const ls_tensor x = out(b, m, k), y = out(b, m, n);
+    const ls_linear linear = linear_of(state(b, n, k), LS_WEIGHT_OUT_IN, n);
+    const ls_tensor x = in(b, m, k), y = out(b, m, n);
     return ls_linear_forward(b->queue, &linear, &x, &y);
 }
 
 static ls_status run_gemm_tn(ls_probe_bench *b)
 {
     const int64_t m = size_of(b, 0), n = size_of(b, 1), k = size_of(b, 2);
-    const ls_tensor dweight = out(b, m, n), dy = in(b, k, m), x = in(b, k, n), none = {0};
+    const ls_tensor dweight = state(b, m, n), dy = in(b, k, m), x = in(b, k, n), none = {0};
     const ls_linear linear = linear_of(dweight, LS_WEIGHT_OUT_IN, m);
-    return ls_linear_backward_weight(b->queue, &linear, &x, &dy, &dweight, &none, false);
+    return ls_linear_backward_weight(b->queue, &linear, &x, &dy, &dweight, &none,
+                                     b->work == LS_WORK_GEMM_TN_ADD);
 }
 
 enum { HEADS = 4, BATCH_FLOATS = 512 << 10 };
@@ -343,10 +356,10 @@ static ls_status run_tree_sum(ls_probe_bench *b)
     const float *from[TREE_INPUTS_MAX];
     uint16_t program[2 * TREE_INPUTS_MAX];
     LS_ASSERT(inputs >= 1 && inputs <= TREE_INPUTS_MAX);
-    const ls_tensor sum = out(b, 1, count), squares = out(b, 1, 2 * (count / LS_NORM_BLOCK + 1));
+    const ls_tensor sum = state(b, 1, count), squares = out(b, 1, 2 * (count / LS_NORM_BLOCK + 1));
     from[0] = sum.data;
     for (uint32_t i = 1; i < inputs; i++) {
-        from[i] = in(b, 1, count).data;
+        from[i] = state(b, 1, count).data;
     }
     for (uint32_t i = 0; i < inputs; i++) { /* i0 + (i1 + (i2 + ...)) */
         program[i] = (uint16_t)i;
@@ -392,13 +405,23 @@ static ls_status run_adamw(ls_probe_bench *b)
                             .step = 100};
     adamw_job job = {.queue = b->queue,
                      .factors = ls_adamw_factors_of(&adamw),
-                     .gradients = in(b, 1, count).data,
+                     .gradients = state(b, 1, count).data,
                      .count = count};
     for (int flat = 0; flat < 3; flat++) {
-        job.flats[flat] = out(b, 1, count).data;
+        job.flats[flat] = state(b, 1, count).data;
     }
     ls_queue_run_tiles(b->queue, (count + ADAMW_TILE - 1) / ADAMW_TILE, tile_adamw, &job);
     return LS_OK;
+}
+
+/* Of a flat of the state, as it is guarded between steps. */
+static ls_status run_hash(ls_probe_bench *b)
+{
+    ls_hash128 hashes[64];
+    const int64_t count = size_of(b, 0);
+    const ls_master flat = {.values = state(b, 1, count).data};
+    LS_ASSERT(count <= 64 * (int64_t)LS_HASH_TILE);
+    return ls_hash_tiles(b->queue, &flat, count, hashes);
 }
 
 typedef struct probe {
@@ -406,14 +429,14 @@ typedef struct probe {
     bool reads_out; /* also what others have left there, or its own output: filled anew */
     /* The same call without what is to be measured, to be subtracted; NULL: nothing to subtract. */
     ls_status (*without)(ls_probe_bench *bench);
-    /* of calls, until what is read and what is written is used again; 0: WINDOW_CALLS */
-    int64_t in_window, out_window;
+    int64_t state_window; /* of calls, until the same state is used again; 0: WINDOW_CALLS */
 } probe;
 
 static const probe probes[LS_WORK_COUNT] = {
-    [LS_WORK_GEMM_NN] = {run_gemm_nn, .reads_out = true, .in_window = WINDOW_WEIGHTS},
-    [LS_WORK_GEMM_NT] = {run_gemm_nt, .reads_out = true, .in_window = WINDOW_WEIGHTS},
-    [LS_WORK_GEMM_TN] = {run_gemm_tn, .out_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_NN] = {run_gemm_nn, .state_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_NT] = {run_gemm_nt, .state_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_TN] = {run_gemm_tn, .state_window = WINDOW_WEIGHTS},
+    [LS_WORK_GEMM_TN_ADD] = {run_gemm_tn, .state_window = WINDOW_WEIGHTS},
     [LS_WORK_ATTENTION_FORWARD] = {run_attention_forward},
     [LS_WORK_ATTENTION_BACKWARD] = {run_attention_backward},
     [LS_WORK_NORM_FORWARD] = {run_norm_forward},
@@ -433,40 +456,65 @@ static const probe probes[LS_WORK_COUNT] = {
     [LS_WORK_COPY] = {run_copy},
     [LS_WORK_TREE_SUM] = {run_tree_sum},
     [LS_WORK_ADAMW] = {run_adamw},
+    [LS_WORK_HASH] = {run_hash},
 };
 
 /* ---- calls ---- */
 
 static void rewind_region(region *r)
 {
-    r->at = r->at + r->call > r->window ? 0 : r->at;
+    r->at = r->at + r->call > r->past ? r->first : r->at;
 }
 
 static ls_status call(ls_probe_bench *bench, ls_status (*run)(ls_probe_bench *bench))
 {
     rewind_region(&bench->in);
     rewind_region(&bench->out);
+    rewind_region(&bench->state);
     LS_TRY(run(bench));
     return ls_queue_wait(bench->queue);
 }
 
+/* The first call begins at `at`, or at the start when less than half of the region follows. */
+static void begin_region(region *r, int64_t at)
+{
+    r->at = r->first = at > r->count / 2 ? 0 : at;
+    r->past = r->count;
+    r->call = 0;
+}
+
+/* After the first call: a window of so many of them, or as many as the region has room for. */
 static void measure_region(region *r, int64_t calls)
 {
-    r->call = r->at;
-    r->window = ls_min_i64((calls > 0 ? calls : WINDOW_CALLS) * r->call, r->count);
+    r->call = r->at - r->first;
+    r->first = calls * r->call > r->count - r->first ? 0 : r->first;
+    r->past = ls_min_i64(r->first + calls * r->call, r->count);
+}
+
+/* Reads a window of weights that stays in the last cache of most machines, beside the gradients. */
+static void warm_small(const region *r)
+{
+    const volatile float *floats = r->floats;
+    enum { LINE_FLOATS = 16 };
+    for (int64_t i = r->first; i < r->past && r->past - r->first <= STATE_FLOATS / 8; i += LINE_FLOATS) {
+        (void)floats[i];
+    }
 }
 
 ls_status ls_probe_begin(ls_probe_bench *bench, ls_work work, const double *sizes)
 {
     bench->work = work;
     memcpy(bench->sizes, sizes, ls_work_info_of(work)->axis_count * sizeof *sizes);
-    bench->in.at = bench->out.at = 0;
-    bench->in.call = bench->out.call = 0;
+    begin_region(&bench->in, 0);
+    begin_region(&bench->out, 0);
+    begin_region(&bench->state, bench->state.at); /* what the last calls used is in the cache */
     LS_TRY(call(bench, probes[work].run));
-    measure_region(&bench->in, probes[work].in_window);
-    measure_region(&bench->out, probes[work].out_window);
+    measure_region(&bench->in, WINDOW_CALLS);
+    measure_region(&bench->out, WINDOW_CALLS);
+    measure_region(&bench->state, probes[work].state_window > 0 ? probes[work].state_window : WINDOW_CALLS);
+    warm_small(&bench->state);
     if (probes[work].reads_out) {
-        fill_random(bench->out.floats, bench->out.window);
+        fill_random(bench->out.floats, bench->out.past);
     }
     return LS_OK;
 }
@@ -538,24 +586,44 @@ double ls_probe_launch_s(ls_probe_bench *bench)
 
 /* ---- life ---- */
 
-static ls_status region_init(ls_probe_bench *bench, region *r, uint32_t threads)
+static const char no_memory[] = "not enough memory to measure the speed of this machine";
+
+static ls_status region_init(ls_probe_bench *bench, region *r, int64_t count, bool is_shared)
 {
+    const size_t bytes = (size_t)count * sizeof(float);
     void *memory = NULL;
-    const int64_t count = region_floats(threads);
-    LS_TRY(ls_device_alloc(bench->queue, (size_t)count * sizeof(float), &memory));
-    *r = (region){.floats = memory, .count = count, .window = count};
+    if (is_shared) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            return ls_fail(LS_ERR_MEMORY, no_memory);
+        }
+    } else {
+        LS_TRY(ls_device_alloc(bench->queue, bytes, &memory));
+    }
+    *r = (region){.floats = memory, .is_shared = is_shared, .count = count, .past = count};
     fill_random(r->floats, count);
     return LS_OK;
 }
 
-static ls_status bench_init(ls_probe_bench *bench, uint32_t threads)
+static void region_release(const ls_probe_bench *bench, region *r)
+{
+    const size_t bytes = (size_t)r->count * sizeof(float);
+    if (r->is_shared) {
+        munmap(r->floats, bytes);
+    } else {
+        ls_device_free(bench->queue, r->floats, bytes);
+    }
+}
+
+static ls_status bench_init(ls_probe_bench *bench, uint32_t threads, bool as_rank)
 {
     LS_TRY(ls_queue_create_cpu(threads, &bench->queue));
-    LS_TRY(region_init(bench, &bench->in, threads));
-    LS_TRY(region_init(bench, &bench->out, threads));
+    LS_TRY(region_init(bench, &bench->in, region_floats(threads), false));
+    LS_TRY(region_init(bench, &bench->out, region_floats(threads), false));
+    LS_TRY(region_init(bench, &bench->state, STATE_FLOATS, as_rank));
     bench->tokens = calloc(TOKENS, sizeof *bench->tokens);
     if (!bench->tokens) {
-        return ls_fail(LS_ERR_MEMORY, "not enough memory to measure the speed of this machine");
+        return ls_fail(LS_ERR_MEMORY, no_memory);
     }
     for (uint32_t i = 0; i < TOKENS; i++) {
         bench->tokens[i] = (int32_t)(i * 2654435761u >> 8) % VOCAB;
@@ -563,13 +631,13 @@ static ls_status bench_init(ls_probe_bench *bench, uint32_t threads)
     return LS_OK;
 }
 
-ls_status ls_probe_bench_create(uint32_t threads, ls_probe_bench **bench_out)
+ls_status ls_probe_bench_create(uint32_t threads, bool as_rank, ls_probe_bench **bench_out)
 {
     ls_probe_bench *bench = calloc(1, sizeof *bench);
     if (!bench) {
-        return ls_fail(LS_ERR_MEMORY, "not enough memory to measure the speed of this machine");
+        return ls_fail(LS_ERR_MEMORY, no_memory);
     }
-    const ls_status status = bench_init(bench, threads);
+    const ls_status status = bench_init(bench, threads, as_rank);
     if (status != LS_OK) {
         ls_probe_bench_destroy(bench);
         return status;
@@ -584,8 +652,9 @@ void ls_probe_bench_destroy(ls_probe_bench *bench)
         return;
     }
     if (bench->queue) {
-        ls_device_free(bench->queue, bench->in.floats, (size_t)bench->in.count * sizeof(float));
-        ls_device_free(bench->queue, bench->out.floats, (size_t)bench->out.count * sizeof(float));
+        region_release(bench, &bench->in);
+        region_release(bench, &bench->out);
+        region_release(bench, &bench->state);
     }
     ls_queue_destroy(bench->queue);
     free(bench->tokens);

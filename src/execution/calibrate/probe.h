@@ -9,6 +9,10 @@
  *
  *   region  | call 0 | call 1 | call 2 | call 3 |          | (4 calls, then again from call 0)
  *
+ * Weights and gradients come from a region several times as large as the caches, in which the calls
+ * of one kernel begin where those of the last ended: a few calls of a large product find nothing
+ * that is warm. A small window is read before.
+ *
  * A bench belongs to one thread.
  */
 #ifndef LS_EXECUTION_CALIBRATE_PROBE_H
@@ -19,9 +23,10 @@
 
 typedef struct ls_probe_bench ls_probe_bench;
 
-/* Makes a queue of `threads` threads, with operands to call kernels on. Errors: LS_ERR_MEMORY,
- * those of ls_queue_create_cpu. */
-LS_MUST_CHECK ls_status ls_probe_bench_create(uint32_t threads, ls_probe_bench **bench_out);
+/* Makes a queue of `threads` threads, with operands to call kernels on. as_rank: weights, gradients
+ * and moments lie in memory that processes can share, as in a run with several ranks, which seldom
+ * has huge pages. Errors: LS_ERR_MEMORY, those of ls_queue_create_cpu. */
+LS_MUST_CHECK ls_status ls_probe_bench_create(uint32_t threads, bool as_rank, ls_probe_bench **bench_out);
 void ls_probe_bench_destroy(ls_probe_bench *bench);
 
 /* Memory that a bench of `threads` threads takes. */

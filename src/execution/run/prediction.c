@@ -33,7 +33,8 @@ ls_own_time ls_prediction_time(const ls_calibration *calibration, const ls_sessi
                             .micro_batches = pipeline.micro_batches,
                             .ranks = ranks,
                             .threads = ls_session_rank_threads(session, ranks),
-                            .saves_behind = session->snapshot_bytes > 0};
+                            .saves_behind = session->snapshot_bytes > 0,
+                            .hash_every_steps = session->run.train.hash_every_steps};
     ls_own_time time;
     ls_own_time_compute(calibration, &run, &time);
     return time;

@@ -81,7 +81,8 @@ typedef struct ls_session {
     /* arenas, slots included, tables and tokens: of the rank that has the most, and of all ranks
      * that compute a leaf together */
     uint64_t work_bytes_max, work_bytes_crew;
-    uint64_t *work_bytes; /* of each member of a crew */
+    /* of each member of a crew; of an expert group, if its experts get as many visits as others */
+    uint64_t *work_bytes;
     /* what all ranks together exchange in a step, counted as ls_rank_traffic does; on one host */
     uint64_t sent_bytes[LS_AXIS_COUNT];
     uint64_t evaluation_bytes, generation_bytes; /* not part of the memory plan */

@@ -88,6 +88,15 @@ static uint64_t work_bytes_of(const ls_session *session, const ls_plan *plans)
     return bytes;
 }
 
+static uint64_t unvisited_bytes_of(const ls_session *session, ls_arena *scratch, const ls_plan *plans)
+{
+    uint64_t bytes = 0;
+    for (uint32_t chunk = 0; chunk < session->pipeline.chunks; chunk++) {
+        bytes += ls_plan_unvisited_bytes(scratch, &plans[chunk]);
+    }
+    return bytes;
+}
+
 /* A bucket belongs to the first stage that makes gradients of it. */
 static void note_stages(ls_session *session, const ls_plan *plans, uint32_t stage, bool *is_known)
 {
@@ -184,13 +193,14 @@ static ls_status measure_work(ls_session *session)
         ls_plan *plans = NULL;
         const ls_status status = build_plans_of(session, &scratch, member, &list, &plans);
         const uint64_t bytes = status == LS_OK ? work_bytes_of(session, plans) : 0;
+        session->work_bytes[member] = bytes;
         if (status == LS_OK) {
+            session->work_bytes[member] -= unvisited_bytes_of(session, &scratch, plans);
             note_stages(session, plans, ls_mesh_place_of(mesh, member).pipeline, is_known);
             add_member_bytes(session, plans);
         }
         ls_arena_release(&scratch);
         LS_TRY(status);
-        session->work_bytes[member] = bytes;
         session->work_bytes_max = bytes > session->work_bytes_max ? bytes : session->work_bytes_max;
         session->work_bytes_crew += bytes;
     }

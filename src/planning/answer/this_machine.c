@@ -2,6 +2,7 @@
 /* This machine, as `lockstep calibrate` measured it. Its step time comes from the op plan that the
  * trainer would execute, not from the formulas for clusters. */
 #include "planning/answer/answer_internal.h"
+#include "planning/step/memory_own.h"
 #include "planning/step/own_time.h"
 
 #include <inttypes.h>
@@ -154,8 +155,10 @@ static void fill_time(const ls_own_time *time, const ls_plan *plan, int64_t micr
 static ls_status fill_run(const ls_run_file *file, const ls_calibration *calibration, int64_t global_batch,
                           int64_t micro, ls_own_run *run)
 {
-    *run = (ls_own_run){.leaves = 1, .ranks = 1, .threads = calibration->cores};
+    /* without a file: as steps of 8192 tokens and more have it */
+    *run = (ls_own_run){.leaves = 1, .ranks = 1, .threads = calibration->cores, .hash_every_steps = 1};
     if (file) {
+        run->hash_every_steps = file->train.hash_every_steps;
         run->leaves = (uint32_t)file->train.leaves;
         run->ranks = file->parallel.ranks == LS_AUTO_U64 ? 1 : (uint32_t)file->parallel.ranks;
         const uint32_t share = calibration->cores / run->ranks;

@@ -47,6 +47,7 @@ static const ls_work_info infos[LS_WORK_COUNT] = {
     [LS_WORK_GEMM_NN] = {"gemm_nn", GEMM},
     [LS_WORK_GEMM_NT] = {"gemm_nt", GEMM},
     [LS_WORK_GEMM_TN] = {"gemm_tn", GEMM},
+    [LS_WORK_GEMM_TN_ADD] = {"gemm_tn_add", GEMM},
     [LS_WORK_ATTENTION_FORWARD] = {"attention_forward", ATTENTION},
     [LS_WORK_ATTENTION_BACKWARD] = {"attention_backward", ATTENTION},
     [LS_WORK_NORM_FORWARD] = {"norm_forward", ELEMENTS_COLUMNS},
@@ -66,6 +67,7 @@ static const ls_work_info infos[LS_WORK_COUNT] = {
     [LS_WORK_COPY] = {"copy", 1, {ELEMENTS}},
     [LS_WORK_TREE_SUM] = {"tree_sum", 2, {ELEMENTS, {"inputs", 1.0}}},
     [LS_WORK_ADAMW] = {"adamw", 1, {ELEMENTS}},
+    [LS_WORK_HASH] = {"hash", 1, {ELEMENTS}},
 };
 
 const ls_work_info *ls_work_info_of(ls_work work)

@@ -18,7 +18,8 @@
  *   device, cores, kernels   a calibration of another machine or other kernels is not used
  *   undisturbed              share of the processor that the measurement got
  *   quick                    fewer sizes, a few seconds
- *   workers                  processes of `threads` threads each, at the same time
+ *   workers                  processes of `threads` threads each, at the same time; with several,
+ *                            weights and gradients are in shared memory, as those of ranks are
  *   launch_s                 a kernel with nothing to do
  *   exchanges                all-reduces through shared memory
  *   disk                     checkpoints, as the program writes and reads them; 0: not measured
@@ -45,6 +46,7 @@ typedef enum ls_work {
     LS_WORK_GEMM_NT,
     /* A is (k, m) in memory: weight gradients, k tokens */
     LS_WORK_GEMM_TN,
+    LS_WORK_GEMM_TN_ADD, /* the same, added to what is there */
     /* one head of one sequence: length, head size; per head, with many of them at hand */
     LS_WORK_ATTENTION_FORWARD,
     LS_WORK_ATTENTION_BACKWARD,
@@ -67,6 +69,7 @@ typedef enum ls_work {
     LS_WORK_COPY,
     LS_WORK_TREE_SUM, /* elements, inputs: sums of gradient buffers, with their squares */
     LS_WORK_ADAMW,
+    LS_WORK_HASH, /* of the state, which is guarded between steps */
     LS_WORK_COUNT
 } ls_work;
 

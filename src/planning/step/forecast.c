@@ -110,7 +110,18 @@ static double forward_s(const model *m, const ls_calibration *calibration, uint3
 }
 
 /* The key of the memo: the numbers that matter, in this order. */
-enum { MICRO_BATCH, MICRO_BATCHES, LEAVES, RECOMPUTE, CUT, THREADS, RANKS_MIN, RANKS_MAX, FROZEN };
+enum {
+    MICRO_BATCH,
+    MICRO_BATCHES,
+    LEAVES,
+    RECOMPUTE,
+    CUT,
+    THREADS,
+    RANKS_MIN,
+    RANKS_MAX,
+    FROZEN,
+    HASH_EVERY
+};
 
 static ls_status make(ls_arena *arena, const ls_run_train *train, ls_forecast_kept *k)
 {
@@ -124,6 +135,7 @@ static ls_status make(ls_arena *arena, const ls_run_train *train, ls_forecast_ke
                                 .micro_batches = (uint32_t)n[MICRO_BATCHES],
                                 .ranks = (uint32_t)ranks,
                                 .threads = (uint32_t)n[THREADS],
+                                .hash_every_steps = n[HASH_EVERY],
                                 .middle_layers = m.middle_layers};
         ls_own_time time;
         ls_own_time_compute(k->calibration, &own, &time);
@@ -163,6 +175,7 @@ ls_status ls_forecast_make(ls_arena *arena, const ls_run_file *file, const ls_fo
         [RANKS_MIN] = request->ranks_min,
         [RANKS_MAX] = request->ranks_max,
         [FROZEN] = train->freeze.count, /* patterns are not compared */
+        [HASH_EVERY] = train->hash_every_steps,
     };
     memcpy(now.numbers, numbers, sizeof numbers);
     const bool is_same = kept->calibration == calibration && train->freeze.count == 0 &&

@@ -37,7 +37,7 @@ typedef struct ls_forecast {
     double step_s[LS_FORECAST_RANKS_MAX]; /* at ranks_min + i ranks, i below count */
 } ls_forecast;
 
-enum { LS_FORECAST_NUMBERS = 9 };
+enum { LS_FORECAST_NUMBERS = 10 };
 
 /* The last forecast, and what it was made for; begins as {0}. */
 typedef struct ls_forecast_kept {

@@ -5,6 +5,7 @@
 #ifndef LS_PLANNING_STEP_MEMORY_OWN_H
 #define LS_PLANNING_STEP_MEMORY_OWN_H
 
+#include "model/plan.h"
 #include "planning/step/estimate.h"
 
 /*
@@ -14,5 +15,13 @@
  * parallel, a mixture, a sequence longer than the model's context): use the general formulas.
  */
 bool ls_memory_own(const ls_setting *setting, const ls_strategy *strategy, ls_memory_estimate *memory_out);
+
+/* What the trainer allocates (ls_plan_memory), in the terms of every other estimate. */
+ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes);
+
+/* A term of it, or "memory", all of it, with the numbers in; the last line but for memory's second
+ * has the figure of the answer. False: not a term. */
+bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *term,
+                           ls_text *text);
 
 #endif

@@ -41,6 +41,12 @@ static double cut_product_s(const machine *m, ls_work form, double rows, double 
     return pieces_s + (pieces > 1 ? (pieces - 1) * work_s(m, LS_WORK_ADD, rows * columns, 0, 0) : 0.0);
 }
 
+/* The gradient (out, in) of a weight; later micro-batches of a leaf add theirs to the first's. */
+static double weight_gradient_s(const subject *s, double out, double in, double rows)
+{
+    return work_s(s->machine, s->accumulate ? LS_WORK_GEMM_TN_ADD : LS_WORK_GEMM_TN, out, in, rows);
+}
+
 static double linear_s(const subject *s)
 {
     const machine *m = s->machine;
@@ -57,7 +63,7 @@ static double linear_s(const subject *s)
         break;
     }
     const double product_s =
-        work_s(m, LS_WORK_GEMM_TN, op->weight_in_out ? in : out, op->weight_in_out ? out : in, s->rows);
+        op->weight_in_out ? weight_gradient_s(s, in, out, s->rows) : weight_gradient_s(s, out, in, s->rows);
     return product_s + (op->bias != LS_NONE ? work_s(m, LS_WORK_COLUMN_SUMS, s->rows * out, out, 0) : 0.0);
 }
 
@@ -91,12 +97,12 @@ static double adapter_s(const subject *s)
         }
         ranks += rank;
         seconds += forward ? work_s(m, LS_WORK_GEMM_NT, s->rows, out, rank) : 0.0;
-        seconds += weight ? work_s(m, LS_WORK_GEMM_TN, out, rank, s->rows) +
-                                work_s(m, LS_WORK_GEMM_NN, s->rows, rank, out)
-                          : 0.0;
+        seconds +=
+            weight ? weight_gradient_s(s, out, rank, s->rows) + work_s(m, LS_WORK_GEMM_NN, s->rows, rank, out)
+                   : 0.0;
     }
     return seconds + (forward  ? work_s(m, LS_WORK_GEMM_NT, s->rows, ranks, in)
-                      : weight ? work_s(m, LS_WORK_GEMM_TN, ranks, in, s->rows)
+                      : weight ? weight_gradient_s(s, ranks, in, s->rows)
                                : work_s(m, LS_WORK_GEMM_NN, s->rows, in, ranks));
 }
 
@@ -110,7 +116,7 @@ static double head_chunk_s(const subject *s, double rows, double times, double *
     if (s->plan->options.training) {
         const bool is_trained = !s->plan->layout->parameters[s->op->weight].frozen;
         product_s += work_s(m, LS_WORK_GEMM_NN, rows, width, vocab);
-        product_s += is_trained ? work_s(m, LS_WORK_GEMM_TN, vocab, width, rows) : 0.0;
+        product_s += is_trained ? weight_gradient_s(s, vocab, width, rows) : 0.0;
     }
     return product_s;
 }
@@ -411,9 +417,18 @@ static double tree_s(const machine *m, const ls_own_run *run)
     return seconds + buckets_s(m, run, LS_WORK_TREE_SUM, nodes);
 }
 
+/* Parameters and both moments are hashed after an update, and before the next one. */
+static double guard_s(const machine *m, const ls_own_run *run)
+{
+    const double share = (double)run->plan->layout->float_count / run->ranks;
+    return run->hash_every_steps == 0
+               ? 0.0
+               : 2.0 * STATE_FLATS * work_s(m, LS_WORK_HASH, share, 0, 0) / (double)run->hash_every_steps;
+}
+
 static double update_s(const machine *m, const ls_own_run *run)
 {
-    return buckets_s(m, run, LS_WORK_ADAMW, 0);
+    return buckets_s(m, run, LS_WORK_ADAMW, 0) + guard_s(m, run);
 }
 
 /* Ranks wait for each other when they agree on the sums, begin the update, and end it. */
@@ -480,18 +495,6 @@ static void add_micro_batches(const machine *m, const ls_own_run *run, double fi
         add_times(first_s, seen[at].first_s, times);
         add_times(later_s, seen[at].later_s, times);
     }
-}
-
-ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes)
-{
-    ls_memory_estimate m = {.weights = (double)memory->parameters,
-                            .gradients = (double)(memory->gradients + memory->tree),
-                            .optimizer = (double)(memory->optimizer + memory->residuals),
-                            .activations = (double)(memory->activations + memory->logits),
-                            .total = (double)memory->total,
-                            .capacity = capacity_bytes};
-    m.buffers = m.total - (m.weights + m.gradients + m.optimizer + m.activations);
-    return m;
 }
 
 /* ---- stages ---- */
@@ -731,9 +734,11 @@ bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *ru
             run->leaves, run->ranks, handed_over(leaves_of_rank(run)));
         break;
     case LS_TERM_OPTIMIZER:
-        ls_text_printf(text, "AdamW over %.6g million parameters / %u ranks, %u buckets, as measured\n",
+        ls_text_printf(text,
+                       "AdamW over %.6g million parameters / %u ranks, %u buckets, as measured; the check of "
+                       "the state for silent data corruption takes %.6g s of it (train.hash_every_steps)\n",
                        1e-6 * (double)run->plan->layout->float_count, run->ranks,
-                       run->plan->layout->bucket_count);
+                       run->plan->layout->bucket_count, guard_s(&m, run));
         break;
     case LS_TERM_FIXED:
         ls_text_append(
@@ -747,49 +752,5 @@ bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *ru
     }
     ls_text_printf(text, "= %.6g s of a step of %.6g s, %.1f %%\n", time.terms_s[term], time.step_s,
                    100.0 * time.terms_s[term] / time.step_s);
-    return true;
-}
-
-bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *name,
-                           ls_text *text)
-{
-    static const double GIB = 1073741824.0;
-    const ls_memory_plan *p = memory;
-    const ls_memory_estimate m = ls_own_memory_estimate(memory, capacity_bytes);
-    if (strcmp(name, "weights") == 0) {
-        ls_text_printf(text, "weights = one flat buffer of fp32 = %.4f GiB\n", m.weights / GIB);
-    } else if (strcmp(name, "gradients") == 0) {
-        ls_text_printf(text,
-                       "gradients = one flat buffer %.4f + %u more for the tree of leaves %.4f = %.4f GiB\n",
-                       (double)p->gradients / GIB, p->tree_buffers > 0 ? p->tree_buffers - 1 : 0,
-                       (double)p->tree / GIB, m.gradients / GIB);
-    } else if (strcmp(name, "optimizer") == 0) {
-        ls_text_printf(text, "optimizer = two moments of AdamW, fp32 %.4f", (double)p->optimizer / GIB);
-        if (p->residuals > 0) {
-            ls_text_printf(text, " + what compression left out of each group's gradients %.4f",
-                           (double)p->residuals / GIB);
-        }
-        ls_text_printf(text, " = %.4f GiB\n", m.optimizer / GIB);
-    } else if (strcmp(name, "activations") == 0) {
-        ls_text_printf(
-            text,
-            "activations = arena of the op plan %.4f + the chunk of logits %.4f = %.4f GiB   (each value "
-            "occupies its place from the step that writes it to the last step that reads it)\n",
-            (double)p->activations / GIB, (double)p->logits / GIB, m.activations / GIB);
-    } else if (strcmp(name, "buffers") == 0) {
-        ls_text_printf(
-            text, "buffers = tables, sums for the norm, tokens, the gradient of a tied head = %.4f GiB\n",
-            m.buffers / GIB);
-    } else if (strcmp(name, "memory") == 0) {
-        ls_text_printf(text,
-                       "memory = weights %.4f + gradients %.4f + optimizer %.4f + activations %.4f + buffers "
-                       "%.4f = %.4f GiB of %.2f (%.0f %%)\n",
-                       m.weights / GIB, m.gradients / GIB, m.optimizer / GIB, m.activations / GIB,
-                       m.buffers / GIB, m.total / GIB, capacity_bytes / GIB,
-                       100.0 * m.total / capacity_bytes);
-    } else {
-        return false;
-    }
-    ls_text_append(text, "Lockstep allocates exactly this before the first step (ls_plan_memory)\n");
     return true;
 }

@@ -7,7 +7,7 @@
  *   step = leaves of a rank * micro-batches of a leaf * (sum over plan steps)
  *                                                             (matmul, attention, elementwise)
  *        + merging leaves, adding up handed-over nodes, squares                           (data)
- *        + AdamW over the rank's share                                               (optimizer)
+ *        + AdamW over the rank's share, hashes of the state                           (optimizer)
  *        + agreeing with the other ranks                                                 (fixed)
  *
  * A rank shares the machine with the others: times are those of `ranks` processes at once
@@ -43,11 +43,12 @@ enum { LS_OWN_MIDDLE_LAYER = 1 };
 typedef struct ls_own_run {
     /* of a training micro-batch of a member of its groups, all layers, its layout set */
     const ls_plan *plan;
-    uint32_t leaves;        /* of a step, all ranks */
-    uint32_t micro_batches; /* of a leaf */
-    uint32_t ranks;         /* processes on this machine, 1..leaves */
-    uint32_t threads;       /* of each */
-    bool saves_behind;      /* checkpoints are written from a snapshot while steps go on */
+    uint32_t leaves;           /* of a step, all ranks */
+    uint32_t micro_batches;    /* of a leaf */
+    uint32_t ranks;            /* processes on this machine, 1..leaves */
+    uint32_t threads;          /* of each */
+    bool saves_behind;         /* checkpoints are written from a snapshot while steps go on */
+    uint64_t hash_every_steps; /* the state is hashed so often; 0: never */
     /* of the stages that compute a leaf of `micro_batches` together, with `scratch` for tables;
      * NULL: each rank has all layers */
     const ls_pipeline *pipeline;
@@ -68,15 +69,10 @@ typedef struct ls_own_time {
 
 void ls_own_time_compute(const ls_calibration *calibration, const ls_own_run *run, ls_own_time *time_out);
 
-/* What the trainer allocates (ls_plan_memory), in the terms of every other estimate. */
-ls_memory_estimate ls_own_memory_estimate(const ls_memory_plan *memory, double capacity_bytes);
-
-/* A term of the step, or of the memory (also "memory", all of it), with the numbers in; the last
- * line but for memory's second has the figure of the answer. False: not a term. */
+/* A term of the step, with the numbers in; the last line has the figure of the answer. False: not a
+ * term. */
 bool ls_own_time_explain(const ls_calibration *calibration, const ls_own_run *run, const char *term,
                          ls_text *text);
-bool ls_own_memory_explain(const ls_memory_plan *memory, double capacity_bytes, const char *term,
-                           ls_text *text);
 
 /* Seconds of one step of the plan, in a single rank; *term_out: the term it counts as. accumulate:
  * weight gradients are added to existing ones. */

@@ -40,7 +40,7 @@ static void probe_runs_every_kernel(void **state)
     (void)state;
     for (uint32_t threads = 1; threads <= 2; threads++) {
         ls_probe_bench *bench = NULL;
-        assert_int_equal(ls_probe_bench_create(threads, &bench), LS_OK);
+        assert_int_equal(ls_probe_bench_create(threads, threads > 1, &bench), LS_OK);
         for (int work = 0; work < LS_WORK_COUNT; work++) {
             try_kernel(bench, (ls_work)work, false);
             try_kernel(bench, (ls_work)work, true);

@@ -69,8 +69,12 @@ static void forecast_is_the_trainers_prediction(void **state)
                                      .tensor_cut = 1};
     assert_int_equal(ls_plan_build(&arena, &config, &layout, &options, &plan), LS_OK);
     for (uint32_t ranks = 1; ranks <= 4; ranks++) {
-        const ls_own_run wanted = {
-            .plan = &plan, .leaves = 4, .micro_batches = 2, .ranks = ranks, .threads = 1};
+        const ls_own_run wanted = {.plan = &plan,
+                                   .leaves = 4,
+                                   .micro_batches = 2,
+                                   .ranks = ranks,
+                                   .threads = 1,
+                                   .hash_every_steps = run.train.hash_every_steps};
         ls_own_time time;
         ls_own_time_compute(&calibration, &wanted, &time);
         assert_true(time.step_s > 0.0);
@@ -145,7 +149,12 @@ static void forecast_takes_layers_together(void **state)
                                          .recompute = (ls_recompute)run.train.recompute,
                                          .tensor_cut = 1};
         assert_int_equal(ls_plan_build(&arena, &config, &layout, &options, &plan), LS_OK);
-        const ls_own_run wanted = {.plan = &plan, .leaves = 16, .micro_batches = 1, .ranks = 4, .threads = 1};
+        const ls_own_run wanted = {.plan = &plan,
+                                   .leaves = 16,
+                                   .micro_batches = 1,
+                                   .ranks = 4,
+                                   .threads = 1,
+                                   .hash_every_steps = run.train.hash_every_steps};
         ls_own_time time;
         ls_own_time_compute(&calibration, &wanted, &time);
         assert_float_equal(f.step_s[1], time.step_s, 1e-9 * time.step_s);

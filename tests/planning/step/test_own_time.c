@@ -114,6 +114,37 @@ static void own_time_grows_with_leaves_and_micro_batches(void **state)
     assert_near(many.tokens_ps * many.step_s, 12.0 * ROWS);
 }
 
+/* The first micro-batch of a leaf writes gradients, later ones add to them. */
+static void own_time_later_micro_batches_add_to_gradients(void **state)
+{
+    (void)state;
+    model m;
+    ls_own_time one, two;
+    ls_calibration c = power_machine(&arena);
+    c.settings[0].work[LS_WORK_GEMM_TN_ADD] = power_law(&arena, LS_WORK_GEMM_TN_ADD, 5e-9);
+    make_model(&m, LS_FAMILY_LLAMA, LS_RECOMPUTE_NONE);
+    ls_own_run run = run_of(&m, 1, 1, 1);
+    ls_own_time_compute(&c, &run, &one);
+    run.micro_batches = 2;
+    ls_own_time_compute(&c, &run, &two);
+    assert_near(two.terms_s[LS_TERM_MATMUL], one.terms_s[LS_TERM_MATMUL] * (1.0 + (1.0 + 1.0 + 5.0) / 3.0));
+}
+
+/* Every fourth step parameters and moments are hashed, and before the next update again. */
+static void own_time_hashes_are_part_of_the_update(void **state)
+{
+    (void)state;
+    model m;
+    ls_own_time time;
+    const ls_calibration c = power_machine(&arena);
+    make_model(&m, LS_FAMILY_LLAMA, LS_RECOMPUTE_NONE);
+    ls_own_run run = run_of(&m, 1, 1, 1);
+    run.hash_every_steps = 4;
+    ls_own_time_compute(&c, &run, &time);
+    assert_near(time.terms_s[LS_TERM_OPTIMIZER],
+                1e-9 * (double)m.layout.float_count * (1.0 + 2.0 * 3.0 / 4.0));
+}
+
 /* Sums read each input once: one leaf hands over 1 node; of four, two are merged on the way (before
  * the third leaf) and 3 are handed over. */
 static void own_time_tree_reads_what_the_tree_reads(void **state)
@@ -336,6 +367,8 @@ int main(void)
         arena_case(own_time_products_are_those_of_the_plan),
         arena_case(own_time_recompute_adds_a_forward),
         arena_case(own_time_grows_with_leaves_and_micro_batches),
+        arena_case(own_time_later_micro_batches_add_to_gradients),
+        arena_case(own_time_hashes_are_part_of_the_update),
         arena_case(own_time_tree_reads_what_the_tree_reads),
         arena_case(own_time_ranks_share_the_work_and_the_machine),
         arena_case(own_time_a_single_stage_is_no_pipeline),
