@@ -32,6 +32,8 @@ typedef struct packer {
     uint64_t *left, *taken, *ranks;
     /* All lengths above have none left. */
     uint32_t longest;
+    /* Two lengths that fill a room are the most equal ones there are, else the most unequal. */
+    bool takes_equal;
 } packer;
 
 /* ---- one pattern ----------------------------------------------------------------------------- */
@@ -54,8 +56,9 @@ static uint32_t find_longest(const packer *p, uint32_t room)
 /* The longer one of two lengths that fill the room; 0: none. */
 static uint32_t find_two(const packer *p, uint32_t room)
 {
-    for (uint32_t a = room - 1 < p->longest ? room - 1 : p->longest; a >= 1 && a >= room - a; a--) {
-        const uint32_t b = room - a;
+    const uint32_t low = (room + 1) / 2, high = room - 1 < p->longest ? room - 1 : p->longest;
+    for (uint32_t i = 0; low + i <= high; i++) {
+        const uint32_t a = p->takes_equal ? low + i : high - i, b = room - a;
         if (is_left(p, a, a == b ? 2 : 1) && is_left(p, b, 1)) {
             return a;
         }
@@ -168,14 +171,13 @@ static ls_status pack(packer *p, const uint64_t *counts)
     return LS_OK;
 }
 
-ls_status ls_bins_create(const uint64_t *counts, uint32_t window, ls_bins **bins_out)
+static ls_status create(const uint64_t *counts, uint32_t window, bool takes_equal, ls_bins **bins_out)
 {
-    LS_ASSERT(window > 0);
     ls_bins *bins = calloc(1, sizeof *bins);
     if (!bins) {
         return no_memory();
     }
-    packer p = {.bins = bins, .window = window};
+    packer p = {.bins = bins, .window = window, .takes_equal = takes_equal};
     const ls_status status = pack(&p, counts);
     free(p.left);
     free(p.taken);
@@ -185,6 +187,22 @@ ls_status ls_bins_create(const uint64_t *counts, uint32_t window, ls_bins **bins
         return status;
     }
     *bins_out = bins;
+    return LS_OK;
+}
+
+ls_status ls_bins_create(const uint64_t *counts, uint32_t window, ls_bins **bins_out)
+{
+    ls_bins *equal = NULL, *unequal = NULL;
+    LS_ASSERT(window > 0);
+    LS_TRY(create(counts, window, true, &equal));
+    const ls_status status = create(counts, window, false, &unequal);
+    if (status != LS_OK) {
+        ls_bins_destroy(equal);
+        return status;
+    }
+    const bool is_equal = equal->window_count <= unequal->window_count;
+    ls_bins_destroy(is_equal ? unequal : equal);
+    *bins_out = is_equal ? equal : unequal;
     return LS_OK;
 }
 

@@ -15,10 +15,10 @@
  * changes, and any position of any epoch is computed at once.
  *
  * A pattern begins with the longest length that is left. It is then filled with one, two or three
- * lengths that fit exactly, if there are such, else with the longest that fits. Best fit
- * decreasing, which takes the longest that fits (Johnson, "Near-optimal bin packing algorithms",
- * 1973), fills windows of 512 to 98.5 % with questions of 70 to 500 tokens; this fills them to 99.5
- * %.
+ * lengths that fit exactly, if there are such, else with the longest that fits. Of two, those of
+ * most equal length are taken, so that short ones are left for the end, or those of most unequal
+ * length: both are tried, and the packing with fewer windows is kept. Questions of 75 to 456 tokens
+ * fill windows of 512 to 99.7 % by the first way and to 96.9 % by the second; 99.95 % is possible.
  *
  * Pure; thread-safe once made.
  */
@@ -31,6 +31,9 @@
 #include <stdint.h>
 
 typedef struct ls_bins ls_bins;
+
+/* Part of the identity of what is trained on packed records: goes up when a packing changes. */
+enum { LS_BINS_VERSION = 2 };
 
 /*
  * Packs counts[n] samples of each length n from 1 to `window`; counts has window + 1 entries.

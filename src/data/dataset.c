@@ -2,6 +2,7 @@
 #include "data/dataset_internal.h"
 
 #include "base/assert.h"
+#include "data/bins.h"
 #include "data/content_hash.h"
 #include "data/order.h"
 #include "data/token_cache.h"
@@ -361,7 +362,8 @@ static void make_hash(ls_dataset *d, const ls_dataset_options *o)
     }
     if (d->has_records) {
         const char *key = o->held_out.key ? o->held_out.key : "";
-        hash_line(&hash, "recipe %s packing %d\n", ls_recipe_hash(o->recipe), o->packing);
+        hash_line(&hash, "recipe %s packing %d\n", ls_recipe_hash(o->recipe),
+                  o->packing ? LS_BINS_VERSION : 0);
         hash_line(&hash, "held out %d by %d %.128s\n", LS_HELD_OUT_VERSION, o->held_out.is_time, key);
     }
     for (uint32_t i = 0; i < d->source_count; i++) {
