@@ -14,7 +14,10 @@
  * replaces the one in its slot, so the cache never needs to be cleared. Words of 0 bytes are never
  * looked up, so zeroed slots match nothing.
  */
-enum { CACHE_SLOTS = 1 << 15, CACHE_WORD_BYTES = 15, CACHE_IDS = 11 };
+enum { CACHE_WORD_BYTES = 15, CACHE_IDS = 11 };
+/* Slots, as powers of two, of a cache for many texts and for one. A short text would pay more for
+ * clearing a large one than it gains. */
+enum { CACHE_BITS = 15, CACHE_BITS_ONCE = 8, SHORT_BYTES = 1 << 16 };
 
 typedef struct cache_slot {
     uint64_t word[2];
@@ -26,6 +29,7 @@ static_assert(sizeof(cache_slot) == 64, "a slot is one cache line");
 struct ls_tokenizer_scratch {
     const ls_tokenizer *tokenizer;
     cache_slot *cache;
+    uint32_t cache_bits;
     ls_bpe_work work;
     /* Ids with the loose characters of sentencepiece replaced. */
     ls_token_buffer expanded;
@@ -44,20 +48,28 @@ typedef struct encoder {
     ls_token_buffer *ids;
 } encoder;
 
-ls_status ls_tokenizer_scratch_create(const ls_tokenizer *tokenizer, ls_tokenizer_scratch **scratch_out)
+static ls_status create_scratch(const ls_tokenizer *tokenizer, uint32_t cache_bits,
+                                ls_tokenizer_scratch **scratch_out)
 {
     ls_tokenizer_scratch *scratch = calloc(1, sizeof *scratch);
+    const size_t cache_bytes = sizeof(cache_slot) << cache_bits;
     void *cache = NULL;
-    if (scratch && posix_memalign(&cache, 64, CACHE_SLOTS * sizeof(cache_slot)) == 0) {
-        memset(cache, 0, CACHE_SLOTS * sizeof(cache_slot));
+    if (scratch && posix_memalign(&cache, 64, cache_bytes) == 0) {
+        memset(cache, 0, cache_bytes);
         scratch->tokenizer = tokenizer;
         scratch->cache = cache;
+        scratch->cache_bits = cache_bits;
         *scratch_out = scratch;
         return LS_OK;
     }
     free(scratch);
     return ls_fail(LS_ERR_MEMORY, "not enough memory for a tokenizer's cache of encoded words (%zu bytes)",
-                   CACHE_SLOTS * sizeof(cache_slot));
+                   cache_bytes);
+}
+
+ls_status ls_tokenizer_scratch_create(const ls_tokenizer *tokenizer, ls_tokenizer_scratch **scratch_out)
+{
+    return create_scratch(tokenizer, CACHE_BITS, scratch_out);
 }
 
 void ls_tokenizer_scratch_destroy(ls_tokenizer_scratch *scratch)
@@ -105,9 +117,8 @@ static inline cache_slot *cache_at(ls_tokenizer_scratch *scratch, const uint64_t
     const unsigned __int128 product =
         (unsigned __int128)(key[0] ^ UINT64_C(0x9e3779b97f4a7c15)) * (key[1] ^ UINT64_C(0xd6e8feb86659fd93));
     const uint64_t mixed = ((uint64_t)product ^ (uint64_t)(product >> 64)) * UINT64_C(0x9e3779b97f4a7c15);
-    return &scratch->cache[mixed >> (64 - 15)];
+    return &scratch->cache[mixed >> (64 - scratch->cache_bits)];
 }
-static_assert(CACHE_SLOTS == 1 << 15, "cache_at takes 15 bits");
 
 /* Appends the ids of the bytes of a character that the vocabulary lacks; returns false if not every
  * byte has an id. */
@@ -628,7 +639,7 @@ ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, ls_tokenizer_scratc
     LS_ASSERT(!scratch || scratch->tokenizer == tokenizer);
     ls_tokenizer_scratch *own = NULL;
     if (!scratch && tokenizer->type != LS_TOKENIZER_BYTES) {
-        LS_TRY(ls_tokenizer_scratch_create(tokenizer, &own));
+        LS_TRY(create_scratch(tokenizer, bytes < SHORT_BYTES ? CACHE_BITS_ONCE : CACHE_BITS, &own));
         scratch = own;
     }
     const encoder e = {.tokenizer = tokenizer, .scratch = scratch, .ids = ids};

@@ -173,9 +173,10 @@ void ls_tokenizer_scratch_destroy(ls_tokenizer_scratch *scratch);
  *
  * text, bytes: any bytes, including zeros; NULL is allowed if bytes is 0. Pass whole documents: the
  *   ids of two halves are in general not the ids of the whole.
- * scratch: NULL creates one for this call, which is slow but fine for single prompts. add_special:
- * adds what the file's post-processor adds around a text (tokenizer.json), or bos before
- *   it (tokenizer.model); nothing for other formats. Lockstep never sets it by default.
+ * scratch: NULL creates one for this call, with a small cache for a short text: fine for single
+ *   prompts.
+ * add_special: adds what the file's post-processor adds around a text (tokenizer.json), or bos
+ *   before it (tokenizer.model); nothing for other formats. Lockstep never sets it by default.
  *
  * Added tokens ("<|endoftext|>") are recognised in the text as by Hugging Face, with or without
  * add_special. Control symbols of a tokenizer.model are not recognised, as in sentencepiece.
