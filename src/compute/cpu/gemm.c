@@ -24,6 +24,8 @@ enum {
     FETCH_A_COLUMNS = 4,
     PACK_A_COLUMNS = 16,
     DOWN_MAX_PER_THREAD = 16,
+    /* Tiles of a product that reads B once. */
+    ONCE_PER_THREAD = 16,
 };
 
 typedef struct tiling {
@@ -34,6 +36,8 @@ typedef struct tiling {
     int64_t rows, columns;
     /* Numbers of tiles. */
     int64_t down, across;
+    /* Tiles are taken from as many strips as there are threads, in turn. */
+    int64_t strips;
 } tiling;
 
 static int64_t divide_up(int64_t value, int64_t by)
@@ -62,17 +66,33 @@ static double tiling_cost(const tiling *t)
     return rounds * ((double)t->rows + PACK_B_ROWS) * ((double)t->columns + a_columns);
 }
 
+/* So few rows that B is read once and waited for: tiles are narrow, so that threads end together. A
+ * kernel fetches what follows its tile, which is of use to the thread that computes that, too. */
+static tiling tiling_once(ls_queue *queue, const ls_gemm *gemm)
+{
+    const ls_gemm_kernels *kernels = ls_queue_kernels(queue)->gemm;
+    const int64_t threads = ls_queue_threads(queue);
+    tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue, .rows = gemm->m, .down = 1};
+    t.columns = min64(part_of(gemm->n, ONCE_PER_THREAD * threads, kernels->column_grain), COLUMNS_MAX);
+    t.across = divide_up(gemm->n, t.columns);
+    t.strips = threads;
+    return t;
+}
+
 /* The cheapest of the few dozen ways to cut C. */
 static tiling tiling_choose(ls_queue *queue, const ls_gemm *gemm)
 {
     const ls_gemm_kernels *kernels = ls_queue_kernels(queue)->gemm;
+    if (gemm->m <= kernels->row_grain && gemm->b.transposed && !gemm->a.transposed) {
+        return tiling_once(queue, gemm);
+    }
     const int64_t columns_max = gemm->a.transposed ? COLUMNS_MAX_TRANSPOSED : COLUMNS_MAX;
     const int64_t down_max = DOWN_MAX_PER_THREAD * (int64_t)ls_queue_threads(queue);
     tiling best = {0};
     double best_cost = 0.0;
     for (int64_t across = divide_up(gemm->n, columns_max); across <= 4 * divide_up(gemm->n, columns_max);
          across++) {
-        tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue};
+        tiling t = {.gemm = gemm, .kernels = kernels, .queue = queue, .strips = 1};
         t.columns = part_of(gemm->n, across, kernels->column_grain);
         t.across = divide_up(gemm->n, t.columns);
         for (int64_t down = 1; down <= down_max; down++) {
@@ -91,9 +111,17 @@ static tiling tiling_choose(ls_queue *queue, const ls_gemm *gemm)
     return best;
 }
 
-static void run_tile(void *context, int64_t tile, uint32_t worker)
+/* Claims alternate between threads that are equally fast, so each goes through a strip. */
+static int64_t tile_of_claim(const tiling *t, int64_t claim)
+{
+    const int64_t tiles = t->down * t->across, strip = claim % t->strips;
+    return strip * (tiles / t->strips) + min64(strip, tiles % t->strips) + claim / t->strips;
+}
+
+static void run_tile(void *context, int64_t claim, uint32_t worker)
 {
     const tiling *t = context;
+    const int64_t tile = tile_of_claim(t, claim);
     const int64_t row = tile / t->across * t->rows, column = tile % t->across * t->columns;
     const ls_gemm_rect rect = {.row = row,
                                .rows = min64(t->gemm->m - row, t->rows),
