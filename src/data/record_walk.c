@@ -51,6 +51,7 @@ static ls_status walk_document(ls_record_walk *walk, const ls_records *records, 
     if (read == LS_OK && !document.text) {
         ls_records_left_add(left, 1, record->line);
     }
+    walked->object = document.root;
     walked->text = document.text;
     walked->bytes = document.bytes;
     const ls_status status =

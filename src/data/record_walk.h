@@ -20,7 +20,7 @@ typedef struct ls_walked {
     /* UTF-8, not zero-terminated; NULL: an object. A text file is one document. */
     const char *text;
     size_t bytes;
-    /* Of the walk; it may be changed. */
+    /* Of the walk; it may be changed. NULL: the document is a text file. */
     json_t *object;
 } ls_walked;
 

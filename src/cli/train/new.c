@@ -46,6 +46,12 @@ static void print_records(const json_t *result)
            ls_quantity_of((double)number_at(r, "tokens") * scale).text, is_bytes ? "bytes" : "tokens");
     if (is_text) {
         putchar('\n');
+        if (text_at(r, "unread")[0]) {
+            printf("         of each record only the text is trained on, not: %s\n%s", text_at(r, "unread"),
+                   is_bytes ? ""
+                            : "         (to train answers: --set data.prompt_field=KEY --set "
+                              "data.completion_field=KEY)\n");
+        }
         return;
     }
     printf(" in %.0f samples: half of them have at most %lld tokens, the longest has %lld\n",

@@ -349,12 +349,12 @@ static json_t *result_of(const new_run *n, const json_t *plan)
     const ls_survey *v = &n->survey;
     bool is_measured = false;
     json_t *time = time_of(n, plan, &is_measured);
-    json_t *records = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "form",
-                                ls_record_form_name(v->form), "records", (json_int_t)v->records, "samples",
-                                (json_int_t)v->samples, "tokens", (json_int_t)v->tokens, "trained",
-                                (json_int_t)v->trained, "median", (json_int_t)v->median, "high",
-                                (json_int_t)v->high, "longest", (json_int_t)v->longest, "too_long",
-                                (json_int_t)v->too_long, "bad", (json_int_t)v->bad, "scale", v->scale);
+    json_t *records = json_pack(
+        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "form", ls_record_form_name(v->form),
+        "unread", v->unread, "records", (json_int_t)v->records, "samples", (json_int_t)v->samples, "tokens",
+        (json_int_t)v->tokens, "trained", (json_int_t)v->trained, "median", (json_int_t)v->median, "high",
+        (json_int_t)v->high, "longest", (json_int_t)v->longest, "too_long", (json_int_t)v->too_long, "bad",
+        (json_int_t)v->bad, "scale", v->scale);
     return json_pack(
         "{s:s, s:s, s:s, s:s?, s:o, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:b, "
         "s:o}",
@@ -403,8 +403,13 @@ static ls_status check_form(const new_run *n)
     if (n->options->kind == LS_NEW_CHAT && (is_text || n->survey.form == LS_RECORD_PROMPT)) {
         return ls_fail(LS_ERR_INVALID,
                        "%s holds %s, not conversations: use 'lockstep new finetune', or records "
-                       "with messages",
-                       n->options->data, ls_record_form_name(n->survey.form));
+                       "with messages%s%s",
+                       n->options->data, ls_record_form_name(n->survey.form),
+                       n->survey.unread ? "; where a question and its answer have other keys, name both with "
+                                          "--set data.prompt_field=KEY --set data.completion_field=KEY; the "
+                                          "records also have: "
+                                        : "",
+                       n->survey.unread ? n->survey.unread : "");
     }
     if (n->survey.samples + n->survey.bad == 0) {
         return ls_fail(LS_ERR_DATA, "%s has nothing to train on", n->options->data);

@@ -12,6 +12,7 @@ enum { RECORDS_MAX = 20000, BYTES_MAX = 64 << 20 };
 
 typedef struct surveyor {
     const ls_survey_options *options;
+    ls_arena *arena;
     const ls_recipe *recipe;
     const ls_tokenizer *tokenizer; /* NULL: bytes */
     ls_tokenizer_scratch *scratch;
@@ -37,6 +38,17 @@ static ls_status add_sample(surveyor *s, uint64_t tokens, uint64_t trained)
     return LS_OK;
 }
 
+/* What a document of an object has besides its text: labels, say, that nothing will learn. */
+static void note_unread(surveyor *s, const ls_walked *w)
+{
+    ls_text keys = {0};
+    json_object_del(w->object, ls_corpus_field(w->file));
+    if (json_object_size(w->object) > 0) {
+        ls_record_keys(w->object, &keys);
+        s->survey.unread = ls_text_keep(&keys, s->arena);
+    }
+}
+
 /* A document, with the token after it. */
 static ls_status add_document(surveyor *s, const ls_walked *w)
 {
@@ -45,6 +57,9 @@ static ls_status add_document(surveyor *s, const ls_walked *w)
         ls_token_buffer *ids = &s->samples.ids;
         LS_TRY(ls_tokenizer_encode(s->tokenizer, s->scratch, w->text, w->bytes, false, ids));
         tokens = ids->count + (ls_tokenizer_eos(s->tokenizer) >= 0);
+    }
+    if (w->object && !s->survey.unread) {
+        note_unread(s, w);
     }
     return add_sample(s, tokens, tokens);
 }
@@ -147,7 +162,7 @@ static void summarise(surveyor *s)
 ls_status ls_survey_take(ls_arena *arena, const ls_survey_options *options, ls_survey *survey_out,
                          bool *needs_template_out)
 {
-    surveyor s = {.options = options};
+    surveyor s = {.options = options, .arena = arena};
     ls_run_recipe recipe = {0};
     ls_run_file run;
     LS_TRY(ls_run_file_of_data(arena, "new", options->data, options->set, options->set_count, &run));

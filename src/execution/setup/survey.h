@@ -15,6 +15,7 @@
 typedef struct ls_survey {
     ls_record_form form;
     const char *template_name; /* of the chat template that was used; NULL: none */
+    const char *unread;        /* what documents have besides their text; NULL: nothing */
     uint64_t bytes;
     /* What was read. A sample is what is trained as one: a record, a document, or one answer of a
      * conversation. */

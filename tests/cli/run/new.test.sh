@@ -47,6 +47,13 @@ expect 0 "$LOCKSTEP" new finetune sums --data sums.jsonl --model base --json
 same "prompts and completions" "$(field "$out" way template)" "full None"
 expect 0 "$LOCKSTEP" train sums/train.yaml --dry-run
 
+# Labels beside a text are not trained on, and the command says so.
+for i in $(seq 40); do echo "{\"text\": \"invoice $i\", \"label\": \"billing\", \"id\": $i}"; done >labels.jsonl
+expect 0 "$LOCKSTEP" new finetune labels --data labels.jsonl --model base
+prints "only the text is trained on, not: label, id" "--set data.completion_field=KEY"
+expect 0 "$LOCKSTEP" new chat labelled --data labels.jsonl --model base --set data.prompt_field=text --set data.completion_field=label --json
+same "labels as answers" "$(python3 -c 'import json, sys; r = json.load(open(sys.argv[1]))["records"]; print(r["form"], r["unread"], r["samples"])' "$out")" "question and answer None 40"
+
 # ---- too little memory for all weights ----
 
 expect 0 "$LOCKSTEP" train tiny.yaml --json --steps 1 --run-dir large --set tokenizer.kind=train --set tokenizer.vocab=300 --set model.context=128 --set model.width=384 \
@@ -79,6 +86,8 @@ refused 3 scratch gone --data "$records"
 says "holds OpenAI's messages" "new chat"
 refused 2 chat gone --data text.txt --model base
 says "not conversations" "new finetune"
+refused 2 chat gone --data labels.jsonl --model base
+says "data.prompt_field=KEY" "also have: label, id"
 refused 2 chat gone --data missing.jsonl --model base
 says "missing.jsonl"
 refused 2 chat gone --data "$records" --model missing
