@@ -28,7 +28,7 @@ static ls_status read_batches(const job *j, const ls_dataset *dataset, double st
     ls_status status = ids ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory for a sample");
     for (uint64_t i = 0; i < (uint64_t)(AHEAD + j->batches) * j->batch && status == LS_OK; i++) {
         if (i < (uint64_t)j->batches * j->batch) {
-            ls_dataset_expect(dataset, 1, i);
+            ls_dataset_expect(dataset, 1, i, (uint64_t)j->batches * j->batch);
         }
         if (i >= (uint64_t)AHEAD * j->batch) {
             status = ls_dataset_sample(dataset, LS_SPLIT_TRAIN, 1, i - (uint64_t)AHEAD * j->batch, &sample);

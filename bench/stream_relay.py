@@ -40,11 +40,13 @@ async def body(server, client, length):
         await client.drain()
 
 
-async def answer(server, client):
+async def answer(server, client, has_body):
     head = await server.readuntil(b"\r\n\r\n")
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
     await pace(len(head))
     client.write(head)
+    if not has_body:
+        return
     if fields.get(b"transfer-encoding", b"").strip() != b"chunked":
         await body(server, client, int(fields.get(b"content-length", 0)))
         return
@@ -72,7 +74,7 @@ async def serve(client_in, client_out):
                 client_out.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
                 continue
             server_out.write(head)
-            await answer(server_in, client_out)
+            await answer(server_in, client_out, not head.startswith(b"HEAD"))
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
     finally:

@@ -531,7 +531,17 @@ static ls_status read_window(const ls_dataset *dataset, const ls_stream *stream,
     return LS_OK;
 }
 
-void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position)
+/* Whether `samples` samples of the mixture have two thirds of a source's windows, or more. */
+static bool has_most(const ls_dataset *dataset, const ls_dataset_part *s, uint64_t samples)
+{
+    double weights = 0.0;
+    for (uint32_t i = 0; i < dataset->source_count; i++) {
+        weights += dataset->sources[i].weight;
+    }
+    return 3.0 * s->weight / weights * (double)samples >= 2.0 * (double)s->window_count;
+}
+
+void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position, uint64_t samples)
 {
     if (!dataset->reader) {
         return;
@@ -539,7 +549,8 @@ void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t positi
     const ls_dataset_draw draw = ls_dataset_draw_at(dataset, seed, position);
     const ls_dataset_part *s = &dataset->sources[draw.source];
     if (!s->records) {
-        ls_stream_expect(&s->stream, draw.window * dataset->context, (uint64_t)dataset->context + 1);
+        ls_stream_expect(&s->stream, draw.window * dataset->context, (uint64_t)dataset->context + 1,
+                         has_most(dataset, s, samples));
     }
 }
 

@@ -194,9 +194,11 @@ LS_MUST_CHECK ls_status ls_dataset_sample(const ls_dataset *dataset, ls_split sp
 
 /*
  * The training sample at `position`, as for ls_dataset_sample, will be read soon: if its tokens are
- * streamed, they are fetched meanwhile. A hint; returns at once.
+ * streamed, they are fetched meanwhile. samples: how many the processes of this machine will read
+ * in all; if these are most of a source, more is fetched at once (data/stream/token_reader.h). A
+ * hint; returns at once.
  */
-void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position);
+void ls_dataset_expect(const ls_dataset *dataset, uint64_t seed, uint64_t position, uint64_t samples);
 
 /* Whether any tokens are streamed (data/stream/token_set.h). */
 bool ls_dataset_is_streamed(const ls_dataset *dataset);

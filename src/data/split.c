@@ -199,13 +199,13 @@ ls_status ls_stream_read(const ls_stream *stream, uint64_t first, uint64_t count
     }
 }
 
-void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count)
+void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count, bool whole)
 {
     LS_ASSERT(count <= stream->token_count && first <= stream->token_count - count);
     for (const ls_span *span = find_span(stream, first); count > 0; span++) {
         const uint64_t skip = first - span->stream_first;
         const uint64_t here = ls_min_u64(count, span->count - skip);
-        ls_tokens_expect(span->tokens, span->file_first + skip, here);
+        ls_tokens_expect(span->tokens, span->file_first + skip, here, whole);
         first += here;
         count -= here;
     }

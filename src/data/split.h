@@ -78,6 +78,6 @@ LS_MUST_CHECK ls_status ls_stream_document(const ls_stream *stream, uint64_t at,
                                            uint64_t *end_out);
 
 /* Tokens [first, first + count), which lie in the stream, will be read soon (ls_tokens_expect). */
-void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count);
+void ls_stream_expect(const ls_stream *stream, uint64_t first, uint64_t count, bool whole);
 
 #endif

@@ -106,10 +106,10 @@ ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count
     return LS_OK;
 }
 
-void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count)
+void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count, bool whole)
 {
     if (tokens->reader && count > 0) {
-        ls_token_reader_expect(tokens->reader, tokens->shard, first, count);
+        ls_token_reader_expect(tokens->reader, tokens->shard, first, count, whole);
     }
 }
 

@@ -95,8 +95,9 @@ uint32_t ls_tokens_at(const ls_tokens *tokens, uint64_t index);
 LS_MUST_CHECK ls_status ls_tokens_read(const ls_tokens *tokens, uint64_t first, uint64_t count,
                                        int32_t *ids_out);
 
-/* Ids [first, first + count) will be read soon. For streamed tokens; else nothing happens. */
-void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count);
+/* Ids [first, first + count) will be read soon. For streamed tokens (ls_token_reader_expect); else
+ * nothing happens. */
+void ls_tokens_expect(const ls_tokens *tokens, uint64_t first, uint64_t count, bool whole);
 
 /* The document of the token at `index`: where it begins and ends. Errors: those of
  * ls_token_reader_document. */

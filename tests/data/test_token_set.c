@@ -213,7 +213,7 @@ static void reader_reads_any_range(void **state)
         const uint64_t count = 1 + draw(&random) % (most < 1500 ? most : 1500);
         const size_t shard = draw(&random) % 2;
         if (i % 3) {
-            ls_token_reader_expect(r, &t->shards[shard], first, count);
+            ls_token_reader_expect(r, &t->shards[shard], first, count, i % 2);
         }
         check_read(r, t, shard, first, count);
         uint64_t begin, end, wanted_begin, wanted_end;
@@ -222,6 +222,35 @@ static void reader_reads_any_range(void **state)
         assert_int_equal(begin, wanted_begin);
         assert_int_equal(end, wanted_end);
     }
+    ls_token_reader_close(r);
+    free(t);
+}
+
+/* After windows have been timed, one of a set that will be read whole brings its group. */
+static void groups_are_fetched(void **state)
+{
+    scratch *s = *state;
+    set *t = make_set(s);
+    ls_token_reader *r = NULL;
+    assert_int_equal(ls_token_reader_open(s->folder, &r), LS_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(ls_token_reader_add(r, &t->shards[i]), LS_OK);
+    }
+    for (uint64_t i = 0; i < 40; i++) {
+        check_read(r, t, 1, i * 242, 1);
+    }
+    const uint64_t asked = TOKENS / 2;
+    ls_token_reader_expect(r, &t->shards[0], asked, 1, true);
+    ls_token_block block;
+    ls_block_cache *cache = NULL;
+    assert_int_equal(ls_block_cache_open(s->folder, &cache), LS_OK);
+    for (int i = 0; i < 1000 && !ls_block_cache_get(cache, t->shards[0].uid, TOKENS / 470, &block); i++) {
+        usleep(10000);
+    }
+    ls_block_cache_close(cache);
+    check_read(r, t, 0, asked, 1); /* after the thread that fetches it */
+    assert_int_equal(truncate(ls_path_join(&s->arena, t->folder, t->shards[0].key), 0), 0);
+    check_read(r, t, 0, 0, TOKENS);
     ls_token_reader_close(r);
     free(t);
 }
@@ -360,6 +389,7 @@ int main(void)
         TEST(cache_keeps_what_was_used_last),
         TEST(cache_works_without_a_folder),
         TEST(reader_reads_any_range),
+        TEST(groups_are_fetched),
         TEST(damaged_and_short_sets_are_named),
         TEST(bad_indices_are_refused),
         TEST(hosts_share_blocks),

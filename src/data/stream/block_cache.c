@@ -144,10 +144,20 @@ static uint64_t place_hash(uint64_t uid, uint64_t index)
     return ls_xxh3(key, sizeof key, 1);
 }
 
+static const store *store_of(const ls_block_cache *cache)
+{
+    return atomic_load(&cache->in_memory) ? &cache->memory : &cache->file;
+}
+
+uint64_t ls_block_cache_bytes(const ls_block_cache *cache)
+{
+    return store_of(cache)->sets * WAYS * LS_TOKEN_BLOCK_BYTES;
+}
+
 static place find(const ls_block_cache *cache, uint64_t uid, uint64_t index)
 {
     const uint64_t hash = place_hash(uid, index);
-    const store *s = atomic_load(&cache->in_memory) ? &cache->memory : &cache->file;
+    const store *s = store_of(cache);
     return (place){.store = s, .head = hash % s->sets * SET_BYTES, .tag = (uint32_t)(hash >> 32) | 1};
 }
 

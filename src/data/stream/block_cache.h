@@ -29,6 +29,8 @@ typedef struct ls_block_cache ls_block_cache;
 /* folder: that of a cache (storage/cache/cache.h); "": memory. Errors: LS_ERR_MEMORY. */
 LS_MUST_CHECK ls_status ls_block_cache_open(const char *folder, ls_block_cache **cache_out);
 void ls_block_cache_close(ls_block_cache *cache); /* NULL is allowed */
+/* What it has room for. */
+uint64_t ls_block_cache_bytes(const ls_block_cache *cache);
 
 /* Reads block `index` of file `uid`. False: it is not there. */
 bool ls_block_cache_get(ls_block_cache *cache, uint64_t uid, uint64_t index, ls_token_block *block_out);

@@ -2,6 +2,7 @@
 #include "data/stream/token_reader.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "data/stream/block_cache.h"
 #include "storage/blob/blob.h"
@@ -12,12 +13,15 @@
 #include <string.h>
 
 enum { THREADS = 16, QUEUE_MAX = 4096, PIECE_BLOCKS = 64, SETS_MAX = 512, TRIES = 3 };
+/* Windows that are timed before the first group is tried, and between two tries. */
+enum { WINDOWS_TIMED = 2 * THREADS, WINDOWS_BETWEEN = 256 };
 
 /* Neighbouring blocks that are fetched by one request. */
 typedef struct piece {
     const ls_token_shard *shard; /* NULL: none */
     uint64_t block;
     uint32_t count;
+    bool whole; /* most of the shard will be read */
 } piece;
 
 typedef struct worker {
@@ -37,10 +41,16 @@ struct ls_token_reader {
     const ls_token_shard **shards; /* all that were added */
     size_t shard_count;
     ls_block_peers *peers; /* NULL: none */
+    uint64_t blocks;       /* of all shards */
     _Atomic uint32_t cancel;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of all below */
     pthread_cond_t has_work, has_ended;
-    piece queue[QUEUE_MAX]; /* the next one at queue_at */
+    /* What requests cost: their time divided by the number that are under way, for less and for
+     * more than half a group. 0: not known. */
+    double window_s, group_s;
+    uint64_t windows, next_try, group_blocks; /* windows and blocks of groups that were fetched */
+    unsigned requests;                        /* under way */
+    piece queue[QUEUE_MAX];                   /* the next one at queue_at */
     size_t queue_at, queue_count;
     bool is_closing;
     unsigned thread_count;
@@ -87,13 +97,34 @@ static bool keep(const ls_token_reader *r, const piece *p, const ls_token_block 
     return true;
 }
 
-static ls_status fetch_from_store(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
+/* Sends the request for a piece, and notes what it costs. */
+static ls_status request(ls_token_reader *r, const piece *p, ls_token_block *blocks)
+{
+    const bool is_group = p->count > PIECE_BLOCKS / 2;
+    pthread_mutex_lock(&r->lock);
+    const unsigned requests = ++r->requests;
+    pthread_mutex_unlock(&r->lock);
+    const double start_s = ls_clock_monotonic_s();
+    const ls_status status = ls_blob_read(store_of(r, p->shard), p->shard->key, p->shard->etag,
+                                          p->block * LS_TOKEN_BLOCK_BYTES, blocks, p->count * sizeof *blocks);
+    const double cost_s = (ls_clock_monotonic_s() - start_s) / requests;
+    pthread_mutex_lock(&r->lock);
+    r->requests--;
+    r->windows += !is_group;
+    r->group_blocks += is_group ? p->count : 0;
+    if (is_group || r->windows > THREADS) { /* the first ones connect */
+        double *mean_s = is_group ? &r->group_s : &r->window_s;
+        *mean_s = *mean_s > 0.0 ? 0.75 * *mean_s + 0.25 * cost_s : cost_s;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+static ls_status fetch_from_store(ls_token_reader *r, const piece *p, ls_token_block *blocks)
 {
     bool is_good = false;
     for (int i = 0; i < TRIES && !is_good; i++) {
-        const ls_status status =
-            ls_blob_read(store_of(r, p->shard), p->shard->key, p->shard->etag,
-                         p->block * LS_TOKEN_BLOCK_BYTES, blocks, p->count * sizeof *blocks);
+        const ls_status status = request(r, p, blocks);
         if (status != LS_OK) {
             return ls_fail_within(status, "%s: streaming tokens", p->shard->set);
         }
@@ -107,7 +138,7 @@ static ls_status fetch_from_store(const ls_token_reader *r, const piece *p, ls_t
 }
 
 /* From the hosts that own the blocks; what they do not give, from the store. */
-static ls_status fetch(const ls_token_reader *r, const piece *p, ls_token_block *blocks)
+static ls_status fetch(ls_token_reader *r, const piece *p, ls_token_block *blocks)
 {
     enum { GROUP = LS_BLOCK_PEER_BLOCKS_MAX };
     for (uint32_t done = 0, count = 0; done < p->count; done += count) {
@@ -124,20 +155,76 @@ static ls_status fetch(const ls_token_reader *r, const piece *p, ls_token_block 
 
 /* Reads a piece from the cache, or fetches what that lacks, while other processes that want the
  * same wait. asks: may ask other hosts. */
-static ls_status get_piece(const ls_token_reader *r, const piece *p, bool asks, ls_token_block *blocks)
+static ls_status get_piece(ls_token_reader *r, const piece *p, bool asks, ls_token_block *blocks)
 {
     uint32_t first = 0, end = 0;
     look_up(r, p, blocks, &first, &end);
     if (first >= end) {
         return LS_OK;
     }
-    const int token = ls_block_cache_lock(r->cache, p->shard->uid, p->block + first);
+    const int token = ls_block_cache_lock(r->cache, p->shard->uid, p->block);
     look_up(r, p, blocks, &first, &end);
     const piece missing = {.shard = p->shard, .block = p->block + first, .count = end - first};
     const ls_status status = first >= end       ? LS_OK
                              : asks && r->peers ? fetch(r, &missing, blocks + first)
                                                 : fetch_from_store(r, &missing, blocks + first);
     ls_block_cache_unlock(token);
+    return status;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/*
+ * Whether to fetch all of the groups that a window lies in: a window of a shuffled order is a few
+ * blocks, and where a request takes as long for 64, twelve times as many windows arrive. Nothing
+ * is fetched that will not be read; on a link that its bytes keep busy, a group would delay what is
+ * needed sooner, so that one is tried now and then, and others follow while it costs at most two
+ * windows. Under lock.
+ */
+static bool takes_groups(ls_token_reader *r, const piece *p)
+{
+    const bool fits = 2 * r->blocks * LS_TOKEN_BLOCK_BYTES <= ls_block_cache_bytes(r->cache);
+    if (!p->whole || !fits || r->peers || r->group_blocks >= r->blocks || r->windows < WINDOWS_TIMED) {
+        return false;
+    }
+    if (r->group_s > 0.0 && r->group_s <= 2.0 * r->window_s) {
+        return true;
+    }
+    const bool tries = r->windows >= r->next_try;
+    r->next_try = tries ? r->windows + WINDOWS_BETWEEN : r->next_try;
+    return tries;
+}
+
+/* Group `index` of a shard. */
+static piece group_at(const ls_token_shard *shard, uint64_t index)
+{
+    const uint64_t block = index * PIECE_BLOCKS, left = shard->bytes / LS_TOKEN_BLOCK_BYTES - block;
+    return (piece){
+        .shard = shard, .block = block, .count = left < PIECE_BLOCKS ? (uint32_t)left : PIECE_BLOCKS};
+}
+
+/* Fetches what a thread took from the queue. */
+static ls_status fetch_expected(ls_token_reader *r, worker *w)
+{
+    const piece p = w->running;
+    uint32_t missing = 0, end = 0;
+    look_up(r, &p, w->blocks, &missing, &end);
+    if (missing >= end) {
+        return LS_OK;
+    }
+    const uint64_t group = p.block / PIECE_BLOCKS, last = (p.block + p.count - 1) / PIECE_BLOCKS;
+    pthread_mutex_lock(&r->lock);
+    const bool by_group = takes_groups(r, &p);
+    if (by_group) {
+        w->running.block = group * PIECE_BLOCKS;
+        w->running.count = (uint32_t)(last - group + 1) * PIECE_BLOCKS;
+    }
+    pthread_mutex_unlock(&r->lock);
+    ls_status status = by_group ? LS_OK : get_piece(r, &p, true, w->blocks);
+    for (uint64_t i = group; by_group && i <= last && status == LS_OK; i++) {
+        const piece all = group_at(p.shard, i);
+        status = get_piece(r, &all, true, w->blocks);
+    }
     return status;
 }
 
@@ -159,7 +246,7 @@ static void *worker_main(void *argument)
         r->queue_at = (r->queue_at + 1) % QUEUE_MAX;
         r->queue_count--;
         pthread_mutex_unlock(&r->lock);
-        if (get_piece(r, &w->running, true, w->blocks) != LS_OK) {
+        if (fetch_expected(r, w) != LS_OK) {
             /* Whoever needs it finds the error, or not. */
             ls_log_debug("data: %s", ls_error_text());
             ls_error_clear();
@@ -248,6 +335,7 @@ ls_status ls_token_reader_add(ls_token_reader *reader, const ls_token_shard *sha
     }
     reader->shards = more;
     reader->shards[reader->shard_count++] = shard;
+    reader->blocks += shard->bytes / LS_TOKEN_BLOCK_BYTES;
     for (size_t i = 0; i < reader->set_count; i++) {
         if (strcmp(reader->sets[i].set, shard->set) == 0) {
             return LS_OK;
@@ -271,7 +359,7 @@ ls_status ls_token_reader_add(ls_token_reader *reader, const ls_token_shard *sha
 static ls_status read_for_other(void *context, uint64_t uid, uint64_t first, uint32_t count,
                                 ls_token_block *blocks_out)
 {
-    const ls_token_reader *r = context;
+    ls_token_reader *r = context;
     for (size_t i = 0; i < r->shard_count; i++) {
         const uint64_t blocks = r->shards[i]->bytes / LS_TOKEN_BLOCK_BYTES;
         if (r->shards[i]->uid == uid && count <= blocks && first <= blocks - count) {
@@ -306,13 +394,14 @@ static piece piece_at(const ls_token_shard *shard, uint64_t block, uint64_t firs
 }
 
 void ls_token_reader_expect(ls_token_reader *reader, const ls_token_shard *shard, uint64_t first,
-                            uint64_t count)
+                            uint64_t count, bool whole)
 {
     const uint32_t most = ls_token_block_ids(shard->id_bytes);
     const uint64_t last = (first + count - 1) / most;
     pthread_mutex_lock(&reader->lock);
     for (uint64_t block = first / most; block <= last && reader->queue_count < QUEUE_MAX;) {
-        const piece next = piece_at(shard, block, first, count);
+        piece next = piece_at(shard, block, first, count);
+        next.whole = whole;
         reader->queue[(reader->queue_at + reader->queue_count++) % QUEUE_MAX] = next;
         block += next.count;
         pthread_cond_signal(&reader->has_work);
@@ -340,7 +429,7 @@ ls_status ls_token_reader_read(ls_token_reader *reader, const ls_token_shard *sh
     *largest_out = 0;
     if (count > (uint64_t)PIECE_BLOCKS * most) {
         ls_token_reader_expect(reader, shard, first + (uint64_t)PIECE_BLOCKS * most,
-                               count - (uint64_t)PIECE_BLOCKS * most);
+                               count - (uint64_t)PIECE_BLOCKS * most, false);
     }
     while (first < end) {
         const piece p = piece_at(shard, first / most, first, end - first);

@@ -2,14 +2,16 @@
 /*
  * Reads the tokens of token sets from a bucket or a slow disk, ahead of the step that needs them.
  *
- *   expect(shard, first, count) ─▶ queue ─▶ threads: the node's block cache, else the host that owns
+ *   expect(shard, first, ...)   ─▶ queue ─▶ threads: the node's block cache, else the host that owns
  *                                                       │ them (ls_token_reader_share), else one
  *                                                       │ range request to the store
  *                                                       │ checked blocks
  *   read(shard, first, count) ◀── block cache ◀─────────┘
  *          └── what is not there is fetched at once, as if nobody had expected it
  *
- * Expecting is a hint and changes no result. Blocks go to the cache of the node
+ * Expecting is a hint and changes no result. Where the requests take most of the time and not their
+ * bytes, tokens that will all be read, and fit in half of the cache, are fetched 64 blocks at once.
+ * Blocks go to the cache of the node
  * (data/stream/block_cache.h), so the jobs of a node fetch a block once. A request names the
  * version of the object that the index names; blocks that arrive damaged are asked for again,
  * three times in all; the store tries again what fails for a reason that passes.
@@ -55,9 +57,10 @@ LS_MUST_CHECK ls_status ls_token_reader_read(ls_token_reader *reader, const ls_t
                                              uint64_t first, uint64_t count, int32_t *ids_out,
                                              uint32_t *largest_out);
 
-/* Ids [first, first + count) will be read soon. */
+/* Ids [first, first + count) will be read soon. whole: at least two thirds of the shard will be
+ * read by the processes that share the cache. */
 void ls_token_reader_expect(ls_token_reader *reader, const ls_token_shard *shard, uint64_t first,
-                            uint64_t count);
+                            uint64_t count, bool whole);
 
 /* The document of token `at`: where it begins and ends among the tokens of the shard. Errors: as
  * for ls_token_reader_read. */

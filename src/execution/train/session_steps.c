@@ -39,12 +39,13 @@ static void expect_samples(ls_session *session, uint64_t position)
         session->expects_since = step + 1;
     }
     const uint64_t first = session->expects_since - 1, n = step - first;
+    const uint64_t samples = (train->steps - first) * batch / (session->hosts ? session->hosts : 1);
     for (uint64_t i = 1; i < leaf && n == 0 && position % leaf == 0; i++) {
-        ls_dataset_expect(session->dataset, train->seed, position + i);
+        ls_dataset_expect(session->dataset, train->seed, position + i, samples);
     }
     const uint64_t from = n == 0 ? 0 : expected_until(n - 1, ahead), until = expected_until(n, ahead);
     for (uint64_t k = from + 1 - n; k <= until - n && step + k < train->steps; k++) {
-        ls_dataset_expect(session->dataset, train->seed, position + k * batch);
+        ls_dataset_expect(session->dataset, train->seed, position + k * batch, samples);
     }
 }
 
