@@ -37,6 +37,14 @@ static inline double ls_clock_boot_s(void)
     return 1e-9 * (double)ls_clock_boot_ns();
 }
 
+/* Seconds that this thread has used a processor. */
+static inline double ls_clock_thread_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Seconds since 1970 (UTC), for time stamps that people and other programs read. */
 static inline double ls_clock_wall_s(void)
 {

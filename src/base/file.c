@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include "base/hash.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ls_status open_regular(const char *path, int *fd_out, size_t *bytes_out)
+ls_status ls_file_open(const char *path, int *fd_out, size_t *bytes_out)
 {
     /* A pipe must not be waited for: it is refused below. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -42,7 +44,7 @@ ls_status ls_file_map_open(const char *path, ls_file_map *map_out)
 {
     int fd = -1;
     size_t bytes = 0;
-    LS_TRY(open_regular(path, &fd, &bytes));
+    LS_TRY(ls_file_open(path, &fd, &bytes));
     void *data = NULL;
     if (bytes > 0) {
         data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -70,7 +72,7 @@ ls_status ls_file_read(ls_arena *arena, const char *path, size_t limit_bytes, ch
 {
     int fd = -1;
     size_t bytes = 0;
-    LS_TRY(open_regular(path, &fd, &bytes));
+    LS_TRY(ls_file_open(path, &fd, &bytes));
     if (bytes > limit_bytes) {
         close(fd);
         return ls_fail(LS_ERR_DATA, "%s has %zu bytes, at most %zu are allowed here", path, bytes,
@@ -82,6 +84,54 @@ ls_status ls_file_read(ls_arena *arena, const char *path, size_t limit_bytes, ch
     LS_TRY(status);
     *text_out = text;
     *bytes_out = bytes;
+    return LS_OK;
+}
+
+ls_status ls_file_sha256(int fd, const char *path, uint64_t bytes, char *hex_out)
+{
+    enum { PIECE_BYTES = 1 << 18 };
+    unsigned char *piece = malloc(PIECE_BYTES);
+    ls_status status = piece ? LS_OK : ls_fail(LS_ERR_MEMORY, "not enough memory to read %s", path);
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    for (uint64_t at = 0; status == LS_OK && at < bytes; at += PIECE_BYTES) {
+        const size_t now = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
+        status = ls_file_pread_all(fd, path, piece, now, at);
+        ls_sha256_update(&hash, piece, status == LS_OK ? now : 0);
+    }
+    ls_sha256_finish(&hash, hex_out);
+    free(piece);
+    return status;
+}
+
+/* Opens a file without a name; -1 with errno if the folder does not allow one. */
+static int open_nameless(const char *folder)
+{
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != ENOENT) { /* a file system without nameless files */
+        ls_arena arena = {0};
+        char *path = ls_arena_printf(&arena, "%s/.lockstep-XXXXXX", folder);
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd >= 0) {
+            unlink(path);
+        }
+        ls_arena_release(&arena);
+    }
+    return fd;
+}
+
+ls_status ls_file_open_temporary(const char *folder, int *fd_out)
+{
+    int fd = folder[0] && ls_dir_create(folder) == LS_OK ? open_nameless(folder) : -1;
+    if (fd < 0) {
+        const char *named = getenv("TMPDIR");
+        const char *other = named && named[0] ? named : "/tmp";
+        fd = open_nameless(other);
+        if (fd < 0) {
+            return ls_fail_errno(errno, "can't create a temporary file in %s", other);
+        }
+    }
+    *fd_out = fd;
     return LS_OK;
 }
 
@@ -335,6 +385,35 @@ char *ls_path_dirname(ls_arena *arena, const char *path)
     }
     return slash == path ? ls_arena_strdup(arena, "/")
                          : ls_arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+char *ls_path_real(ls_arena *arena, const char *path)
+{
+    char *real = realpath(path, NULL), *kept = real ? ls_arena_strdup(arena, real) : NULL;
+    free(real);
+    return kept;
+}
+
+const char *ls_path_problem(const char *path)
+{
+    const char *problem = NULL;
+    for (const char *part = path; !problem; part += strcspn(part, "/") + 1) {
+        const size_t bytes = strcspn(part, "/");
+        if (bytes == 0) {
+            problem = "it has an empty part";
+        } else if (bytes <= 2 && strncmp(part, "..", bytes) == 0) {
+            problem = "it has a part . or ..";
+        }
+        for (size_t i = 0; i < bytes; i++) {
+            const unsigned char c = (unsigned char)part[i];
+            problem =
+                c < 0x20 || c == 0x7f || c == '\\' ? "it has a control character or a backslash" : problem;
+        }
+        if (!part[bytes]) {
+            break;
+        }
+    }
+    return problem;
 }
 
 char *ls_path_trim(ls_arena *arena, const char *path)

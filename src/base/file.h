@@ -42,6 +42,16 @@ LS_MUST_CHECK ls_status ls_file_write_atomic(const char *path, const void *data,
 typedef ls_status (*ls_file_writer)(void *context, int fd, const char *path);
 LS_MUST_CHECK ls_status ls_file_write_atomic_by(const char *path, ls_file_writer write, void *context);
 
+/* Opens a regular file to read; the caller closes fd_out. Errors: as for ls_file_map_open. */
+LS_MUST_CHECK ls_status ls_file_open(const char *path, int *fd_out, size_t *bytes_out);
+/* Opens an empty file without a name in `folder`; if that is "" or allows none, in $TMPDIR or /tmp.
+ * The caller closes it. */
+LS_MUST_CHECK ls_status ls_file_open_temporary(const char *folder, int *fd_out);
+
+/* SHA-256 of the first `bytes` bytes of an open file, in 64 digits. It is read: the pages of a map
+ * would count as memory of the process. */
+LS_MUST_CHECK ls_status ls_file_sha256(int fd, const char *path, uint64_t bytes, char *hex_out);
+
 /* write(2) and pwrite(2), repeated until everything is written. `path` is for the error text. */
 LS_MUST_CHECK ls_status ls_file_write_all(int fd, const char *path, const void *data, size_t bytes);
 LS_MUST_CHECK ls_status ls_file_pwrite_all(int fd, const char *path, const void *data, size_t bytes,
@@ -73,6 +83,11 @@ char *ls_home_path(ls_arena *arena, const char *name);
 /* "~" and "~/x" with $HOME for the tilde; other paths as they are. What a shell would have done,
  * for paths in files. */
 char *ls_path_expand_home(ls_arena *arena, const char *path);
+/* The absolute path without links; NULL with errno if there is nothing at the path. */
+char *ls_path_real(ls_arena *arena, const char *path);
+/* What is wrong with a relative path that others chose ("it has a part . or .."); NULL: nothing.
+ * Parts that are empty, "." or "..", control characters and backslashes are. */
+const char *ls_path_problem(const char *path);
 /* A copy without slashes at its end; "/" keeps its only one. */
 char *ls_path_trim(ls_arena *arena, const char *path);
 /* The folder of a path ("." if it has none), and the name after the last slash. */

@@ -153,6 +153,11 @@ void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES])
     write_hex(digest, LS_SHA256_BYTES, hex_out);
 }
 
+bool ls_hash_is_hex(const char *text, size_t digits)
+{
+    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+}
+
 void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES])
 {
     ls_sha256 hash;

@@ -39,6 +39,9 @@ void ls_sha256_finish(ls_sha256 *hash, char hex_out[LS_SHA256_HEX_BYTES]);
 /* The digest of `data` in one call. */
 void ls_sha256_hex(const void *data, size_t bytes, char hex_out[LS_SHA256_HEX_BYTES]);
 
+/* Whether a text is `digits` hexadecimal digits in lower case. */
+bool ls_hash_is_hex(const char *text, size_t digits);
+
 /* MD5 (RFC 1321), for comparing with what servers say; not for identity. */
 enum { LS_MD5_HEX_BYTES = 33 };
 void ls_md5_hex(const void *data, size_t bytes, char hex_out[LS_MD5_HEX_BYTES]);

@@ -2,6 +2,7 @@
 #include "base/text.h"
 
 #include "base/assert.h"
+#include "base/octets.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -135,6 +136,38 @@ void ls_text_append_quoted(ls_text *text, const char *string)
                 ls_text_printf(text, "\\u%04x", *at);
             } else {
                 ls_text_append_bytes(text, at, 1);
+            }
+        }
+    }
+    ls_text_append(text, "\"");
+}
+
+size_t ls_json_plain_bytes(const char *at, const char *end)
+{
+    const char *from = at;
+    for (unsigned run = 8; run == 8 && at < end; at += run) {
+        const uint64_t octets = ls_octets_load(at, (size_t)(end - at));
+        const uint64_t special = ls_octets_within(octets, '"', '"') | ls_octets_within(octets, '\\', '\\') |
+                                 ls_octets_within(octets, 0, 0x1f);
+        run = ls_octets_run(~special);
+    }
+    return (size_t)(at - from);
+}
+
+void ls_text_append_json(ls_text *text, const void *data, size_t bytes)
+{
+    const char *at = data, *end = at + bytes;
+    ls_text_append(text, "\"");
+    while (at < end) {
+        const size_t plain = ls_json_plain_bytes(at, end);
+        ls_text_append_bytes(text, at, plain);
+        at += plain;
+        if (at < end) {
+            const unsigned char c = (unsigned char)*at++;
+            if (c < ' ' && c != '\n') {
+                ls_text_printf(text, "\\u%04x", c);
+            } else {
+                ls_text_append_bytes(text, (char[]){'\\', c == '\n' ? 'n' : (char)c}, 2);
             }
         }
     }

@@ -50,6 +50,10 @@ void ls_text_append_f64(ls_text *text, double value);
  * become \uXXXX. */
 void ls_text_append_quoted(ls_text *text, const char *string);
 
+/* The same for `bytes` bytes of UTF-8 that may hold zeros: only what JSON must is escaped. */
+void ls_text_append_json(ls_text *text, const void *data, size_t bytes);
+/* Bytes from `at` on that stand for themselves in a string of JSON. */
+size_t ls_json_plain_bytes(const char *at, const char *end);
 /* Removes blanks at both ends, in place; returns the first character after the leading ones. */
 char *ls_text_trim(char *text);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/spill.h"
 
-#include "data/unpack.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ ls_status ls_spill_reserve(ls_spill *spill, const char *folder, uint64_t bytes)
     larger = larger > bytes ? larger : bytes;
     if (spill->fd_plus_one == 0) {
         int fd = -1;
-        LS_TRY(ls_temporary_open(folder, &fd));
+        LS_TRY(ls_file_open_temporary(folder, &fd));
         spill->fd_plus_one = fd + 1;
     }
     const int fd = spill->fd_plus_one - 1;

@@ -190,7 +190,7 @@ static ls_status find_item(job *j)
     ls_token_cache_key(j->file, options, j->content_hash, j->key);
     /* The entry outlives this process's working folder, so it names the full path. */
     ls_arena arena = {0};
-    char *full = realpath(j->file->path, NULL);
+    const char *full = ls_path_real(&arena, j->file->path);
     const ls_cache_item item = {.key = j->key,
                                 .what = ls_arena_printf(&arena, "tokens of %s", full ? full : j->file->path),
                                 .bytes_expected = bytes_expected(j),
@@ -198,7 +198,6 @@ static ls_status find_item(job *j)
                                 .take = take_map,
                                 .context = j};
     const ls_status status = ls_cache_get(options->cache, &item);
-    free(full);
     ls_arena_release(&arena);
     return status;
 }

@@ -5,7 +5,6 @@
 #include "data/parquet/parquet.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -217,38 +216,7 @@ static ls_status unpack_parquet(unpacker *u)
     return status;
 }
 
-/* ---- the temporary file ---- */
-
-/* Opens a file without a name; -1 with errno if the folder does not allow one. */
-static int open_nameless(const char *folder)
-{
-    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0 && errno != ENOENT) { /* a file system without nameless files */
-        ls_arena arena = {0};
-        char *path = ls_arena_printf(&arena, "%s/.unpack-XXXXXX", folder);
-        fd = mkostemp(path, O_CLOEXEC);
-        if (fd >= 0) {
-            unlink(path);
-        }
-        ls_arena_release(&arena);
-    }
-    return fd;
-}
-
-ls_status ls_temporary_open(const char *folder, int *fd_out)
-{
-    int fd = folder && folder[0] && ls_dir_create(folder) == LS_OK ? open_nameless(folder) : -1;
-    if (fd < 0) {
-        const char *named = getenv("TMPDIR");
-        const char *other = named && named[0] ? named : "/tmp";
-        fd = open_nameless(other);
-        if (fd < 0) {
-            return ls_fail_errno(errno, "can't create a temporary file in %s", other);
-        }
-    }
-    *fd_out = fd;
-    return LS_OK;
-}
+/* ---- the temporary file ---------------------------------------------------------------------- */
 
 static ls_status map_temporary(const unpacker *u, ls_file_map *map_out)
 {
@@ -273,7 +241,7 @@ ls_status ls_unpack(const char *path, ls_file_map packed, const ls_unpack_option
                   .packed = packed,
                   .options = options,
                   .limit_bytes = options->limit_bytes ? options->limit_bytes : ls_unpack_limit(packed.bytes)};
-    LS_TRY(ls_temporary_open(options->folder, &u.fd));
+    LS_TRY(ls_file_open_temporary(options->folder, &u.fd));
     u.block = malloc(BLOCK_BYTES);
     ls_status status = !u.block ? ls_fail(LS_ERR_MEMORY, "not enough memory to unpack %s", path)
                        : packing == LS_PACKING_GZIP ? unpack_gzip(&u)

@@ -56,7 +56,4 @@ uint64_t ls_unpack_limit(uint64_t packed_bytes);
 LS_MUST_CHECK ls_status ls_unpack(const char *path, ls_file_map packed, const ls_unpack_options *options,
                                   ls_file_map *map_out);
 
-/* Opens an empty file without a name in `folder`, or in $TMPDIR or /tmp. The caller closes it. */
-LS_MUST_CHECK ls_status ls_temporary_open(const char *folder, int *fd_out);
-
 #endif

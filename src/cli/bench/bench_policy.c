@@ -9,11 +9,10 @@
  */
 #include "cli/bench/bench.h"
 
+#include "base/clock.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "orchestration/policy/policy.h"
-
-#include <time.h>
 
 enum {
     NODES_PER_LEAF = 32,
@@ -35,14 +34,6 @@ typedef struct bench {
     uint32_t running_count, largest, devices, free;
     uint64_t starts;
 } bench;
-
-/* Processor time, not wall time: the policy never waits, and other programs must not count. */
-static double cpu_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static uint32_t draw(bench *b, uint32_t bound)
 {
@@ -124,13 +115,13 @@ static ls_status measure_decisions(bench *b, double *per_s_out)
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         const uint64_t before = b->starts;
         b->now_ms += 1000;
-        const double start_s = cpu_s();
+        const double start_s = ls_clock_thread_s();
         for (int i = 0; i < TURN_EVENTS; i++) {
             LS_TRY(end_one(b));
             LS_TRY(submit(b));
         }
         pass(b);
-        rates[turn] = (double)(b->starts - before) / (cpu_s() - start_s);
+        rates[turn] = (double)(b->starts - before) / (ls_clock_thread_s() - start_s);
     }
     *per_s_out = quantile(rates, TURNS, 0.5);
     return LS_OK;
@@ -144,10 +135,10 @@ static ls_status measure_placement(bench *b, double *p99_us_out)
         LS_TRY(end_one(b));
         b->now_ms += 10;
         pass(b);
-        const double start_s = cpu_s();
+        const double start_s = ls_clock_thread_s();
         LS_TRY(submit(b));
         pass(b);
-        micros[i] = 1e6 * (cpu_s() - start_s);
+        micros[i] = 1e6 * (ls_clock_thread_s() - start_s);
     }
     *p99_us_out = quantile(micros, SINGLES, 0.99);
     return LS_OK;
@@ -165,16 +156,16 @@ static ls_status measure_pass(bench *b, uint32_t pending, double *pass_ms_out, d
         LS_TRY(end_one(b));
         LS_TRY(submit(b));
         b->now_ms += 1000;
-        const double start_s = cpu_s();
+        const double start_s = ls_clock_thread_s();
         pass(b);
-        passes[i] = 1e3 * (cpu_s() - start_s);
+        passes[i] = 1e3 * (ls_clock_thread_s() - start_s);
     }
     for (uint32_t i = 0; i < WHYS;) {
         ls_why why;
         const uint64_t id = b->next_id - 1 - draw(b, pending);
-        const double start_s = cpu_s();
+        const double start_s = ls_clock_thread_s();
         const ls_status status = ls_policy_why(b->policy, b->now_ms, id, &why);
-        whys[i] = 1e3 * (cpu_s() - start_s);
+        whys[i] = 1e3 * (ls_clock_thread_s() - start_s);
         i += status == LS_OK && why.stage != LS_WHY_RUNNING; /* only jobs that wait count */
     }
     ls_error_clear();

@@ -165,10 +165,7 @@ static bool is_end_of_line(const char *token, size_t bytes)
 
 static void add_token(features *f, const char *token, size_t bytes)
 {
-    uint32_t hash = LS_LANGUAGE_HASH_BEGIN;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = ls_language_hash(hash, (unsigned char)token[i]);
-    }
+    const uint32_t hash = ls_language_hash_of(token, bytes);
     const int32_t number = ls_language_find(f->model, hash, token, bytes);
     const bool is_label = number < 0 ? bytes >= LABEL_BYTES && memcmp(token, LABEL, LABEL_BYTES) == 0
                                      : number >= f->model->words;

@@ -105,15 +105,6 @@ static ls_status read_settings(reader *r, ls_language_model *m)
 
 /* ---- dictionary ------------------------------------------------------------------------------ */
 
-static uint32_t hash_of(const char *word, size_t bytes)
-{
-    uint32_t hash = LS_LANGUAGE_HASH_BEGIN;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = ls_language_hash(hash, (unsigned char)word[i]);
-    }
-    return hash;
-}
-
 /* The slot of a word, or the free one where it belongs. */
 static size_t slot_of(const ls_language_model *m, uint32_t hash, const char *word, size_t bytes)
 {
@@ -148,8 +139,8 @@ static ls_status read_entry(reader *r, ls_language_model *m, int32_t number, int
     if (kind != (number >= m->words)) {
         return fail_damaged(r, "its dictionary is not words, then labels");
     }
-    m->table[slot_of(m, hash_of(word, (size_t)(end - word)), word, (size_t)(end - word))] =
-        (uint32_t)number + 1;
+    const size_t bytes = (size_t)(end - word);
+    m->table[slot_of(m, ls_language_hash_of(word, bytes), word, bytes)] = (uint32_t)number + 1;
     return LS_OK;
 }
 

@@ -72,6 +72,15 @@ static inline uint32_t ls_language_hash(uint32_t hash, unsigned char byte)
     return (hash ^ (uint32_t)(int32_t)(int8_t)byte) * UINT32_C(16777619);
 }
 
+static inline uint32_t ls_language_hash_of(const char *word, size_t bytes)
+{
+    uint32_t hash = LS_LANGUAGE_HASH_BEGIN;
+    for (size_t i = 0; i < bytes; i++) {
+        hash = ls_language_hash(hash, (unsigned char)word[i]);
+    }
+    return hash;
+}
+
 /* The slot of a bucket in `kept`, or the free one where it belongs. */
 static inline size_t ls_language_kept_slot(const ls_language_model *model, int32_t bucket)
 {

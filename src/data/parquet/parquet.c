@@ -28,29 +28,6 @@ bool ls_parquet_has_magic(const void *data, size_t bytes)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void append_string(ls_text *lines, const unsigned char *data, size_t bytes)
-{
-    ls_text_append_bytes(lines, "\"", 1);
-    for (size_t at = 0; at < bytes;) {
-        size_t end = at;
-        while (end < bytes && data[end] >= ' ' && data[end] != '"' && data[end] != '\\') {
-            end++;
-        }
-        ls_text_append_bytes(lines, data + at, end - at);
-        if (end < bytes) {
-            const unsigned char c = data[end++];
-            if (c < ' ' && c != '\n') {
-                ls_text_printf(lines, "\\u%04x", c);
-            } else {
-                const char escaped[] = {'\\', c == '\n' ? 'n' : (char)c};
-                ls_text_append_bytes(lines, escaped, 2);
-            }
-        }
-        at = end;
-    }
-    ls_text_append_bytes(lines, "\"", 1);
-}
-
 /* The fewest digits that read back as the same number of its type, and what makes it a real. */
 static void append_real(ls_text *lines, ls_parquet_type type, uint64_t bits)
 {
@@ -98,7 +75,7 @@ static void append_value(ls_parquet *p, const ls_parquet_node *node, const ls_pa
             p->binary_count++;
             ls_text_append(lines, "null");
         } else {
-            append_string(lines, value->data, value->bytes);
+            ls_text_append_json(lines, value->data, value->bytes);
         }
         break;
     case LS_PARQUET_BOOLEAN:
@@ -168,7 +145,7 @@ static ls_status append_object(ls_parquet *p, const ls_parquet_node *group, plac
             continue;
         }
         ls_text_append(lines, is_first ? "" : ",");
-        append_string(lines, (const unsigned char *)child->name, strlen(child->name));
+        ls_text_append_json(lines, child->name, strlen(child->name));
         ls_text_append(lines, ":");
         LS_TRY(append_node(p, child, at, lines));
         is_first = false;

@@ -51,26 +51,10 @@ static ls_status fail_damaged(const ls_parquet *p, const ls_parquet_column *c, c
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-/* A structure whose members are numbers or booleans. numbers: by id; NULL is skipped. */
-static void read_numbers(ls_thrift *t, const ls_thrift_field *field, int64_t *const *numbers, int count)
-{
-    ls_thrift_field member = {0};
-    while (ls_thrift_struct(t, field) && ls_thrift_next(t, &member)) {
-        if (member.id >= count || !numbers[member.id]) {
-            ls_thrift_skip(t, &member);
-        } else if (member.type <= 2) {
-            *numbers[member.id] = ls_thrift_bool(t, &member);
-        } else {
-            *numbers[member.id] = ls_thrift_int(t, &member);
-        }
-    }
-}
-
 static void read_header(ls_thrift *t, page *h)
 {
     int64_t is_packed = 1;
-    int64_t *const own[] = {
-        [1] = &h->kind, [2] = &h->bytes, [3] = &h->packed_bytes, [4] = &h->crc, [8] = NULL};
+    int64_t *const own[] = {NULL, &h->kind, &h->bytes, &h->packed_bytes, &h->crc};
     int64_t *const data[] = {NULL, &h->entries, &h->encoding, &h->defined_encoding, &h->repeated_encoding};
     int64_t *const dictionary[] = {NULL, &h->entries, &h->encoding};
     int64_t *const data_2[] = {NULL,         &h->entries,       &h->nulls,          NULL,
@@ -78,13 +62,12 @@ static void read_header(ls_thrift *t, page *h)
     ls_thrift_field field = {0};
     while (ls_thrift_next(t, &field)) {
         if (field.id == 5) {
-            read_numbers(t, &field, data, 5);
+            ls_thrift_numbers(t, &field, data, 5);
         } else if (field.id == 7) {
-            read_numbers(t, &field, dictionary, 3);
+            ls_thrift_numbers(t, &field, dictionary, 3);
         } else if (field.id == 8) {
-            read_numbers(t, &field, data_2, 8);
-        } else if (field.id < 8 && own[field.id]) {
-            *own[field.id] = ls_thrift_int(t, &field);
+            ls_thrift_numbers(t, &field, data_2, 8);
+        } else if (ls_thrift_number(t, &field, own, 5)) {
             h->has_crc = h->has_crc || field.id == 4;
         } else {
             ls_thrift_skip(t, &field);
@@ -303,19 +286,10 @@ static ls_status begin_page_2(ls_parquet *p, ls_parquet_column *c, const page *h
 
 static bool is_known(const ls_parquet_column *c, int64_t encoding)
 {
-    switch (encoding) {
-    case LS_PARQUET_PLAIN:
-    case LS_PARQUET_PLAIN_DICTIONARY:
-    case LS_PARQUET_RLE_DICTIONARY:
-    case LS_PARQUET_RLE:
-    case LS_PARQUET_DELTA_LENGTH_BYTE_ARRAY:
-    case LS_PARQUET_DELTA_BYTE_ARRAY:
-    case LS_PARQUET_BYTE_STREAM_SPLIT:
-        return true;
-    default:
-        return encoding == LS_PARQUET_DELTA_BINARY_PACKED && c->node->type != LS_PARQUET_FLOAT &&
-               c->node->type != LS_PARQUET_DOUBLE;
-    }
+    const bool is_real = c->node->type == LS_PARQUET_FLOAT || c->node->type == LS_PARQUET_DOUBLE;
+    return encoding == LS_PARQUET_PLAIN ||
+           (encoding >= LS_PARQUET_PLAIN_DICTIONARY && encoding <= LS_PARQUET_BYTE_STREAM_SPLIT &&
+            encoding != LS_PARQUET_BIT_PACKED && !(encoding == LS_PARQUET_DELTA_BINARY_PACKED && is_real));
 }
 
 static ls_status begin_page(ls_parquet *p, ls_parquet_column *c, const page *h)

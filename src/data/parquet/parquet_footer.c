@@ -54,30 +54,27 @@ static void read_node(ls_parquet *p, ls_thrift *t, ls_parquet_node *node)
     ls_thrift_field field = {0};
     size_t bytes = 0;
     int64_t children = 0, type = LS_PARQUET_GROUP, repetition = LS_PARQUET_REQUIRED;
+    int64_t older = LS_PARQUET_PLAIN_MEANING;
+    int64_t *const numbers[] = {[1] = &type, [3] = &repetition, [5] = &children, [6] = &older};
     node->meaning = LS_PARQUET_PLAIN_MEANING;
     node->name = "";
     while (ls_thrift_next(t, &field)) {
-        if (field.id == 1) {
-            type = ls_thrift_int(t, &field);
-        } else if (field.id == 3) {
-            repetition = ls_thrift_int(t, &field);
-        } else if (field.id == 4) {
+        if (ls_thrift_number(t, &field, numbers, 7)) {
+            continue;
+        }
+        if (field.id == 4) {
             const char *name = ls_thrift_string(t, &field, &bytes);
             t->bad = t->bad || bytes > LS_PARQUET_NAME_BYTES_MAX || memchr(name, 0, bytes);
             node->name = t->bad ? "" : ls_arena_strndup(&p->arena, name, bytes);
-        } else if (field.id == 5) {
-            children = ls_thrift_int(t, &field);
-        } else if (field.id == 6) {
-            node->meaning = (ls_parquet_meaning)ls_thrift_int(t, &field);
         } else if (field.id == 10) {
-            const ls_parquet_meaning meaning = meaning_of(t, &field);
-            node->meaning = meaning == LS_PARQUET_PLAIN_MEANING ? node->meaning : meaning;
+            node->meaning = meaning_of(t, &field);
         } else {
             ls_thrift_skip(t, &field);
         }
     }
     t->bad = t->bad || children < 0 || children > LS_PARQUET_NODES_MAX || repetition < 0 ||
              repetition > LS_PARQUET_REPEATED || type < 0 || type > LS_PARQUET_GROUP;
+    node->meaning = node->meaning == LS_PARQUET_PLAIN_MEANING ? (ls_parquet_meaning)older : node->meaning;
     node->type = children > 0 ? LS_PARQUET_GROUP : (ls_parquet_type)type;
     node->repetition = (ls_parquet_repetition)repetition;
     node->children = (uint32_t)children;
@@ -176,18 +173,6 @@ typedef struct chunk {
     bool has_meta, is_encrypted, is_elsewhere;
 } chunk;
 
-static void read_statistics(ls_thrift *t, const ls_thrift_field *field, chunk *c)
-{
-    ls_thrift_field member = {0};
-    while (ls_thrift_struct(t, field) && ls_thrift_next(t, &member)) {
-        if (member.id == 3) {
-            c->nulls = ls_thrift_int(t, &member);
-        } else {
-            ls_thrift_skip(t, &member);
-        }
-    }
-}
-
 static void read_meta(ls_thrift *t, const ls_thrift_field *field, chunk *c)
 {
     ls_thrift_field member = {0};
@@ -195,11 +180,9 @@ static void read_meta(ls_thrift *t, const ls_thrift_field *field, chunk *c)
                                 [7] = &c->bytes, [9] = &c->data_at, [11] = &c->dictionary_at};
     c->has_meta = ls_thrift_struct(t, field);
     while (c->has_meta && ls_thrift_next(t, &member)) {
-        if (member.id >= 0 && member.id <= 11 && numbers[member.id]) {
-            *numbers[member.id] = ls_thrift_int(t, &member);
-        } else if (member.id == 12) {
-            read_statistics(t, &member, c);
-        } else {
+        if (member.id == 12) {
+            ls_thrift_numbers(t, &member, (int64_t *[]){[3] = &c->nulls}, 4);
+        } else if (!ls_thrift_number(t, &member, numbers, 12)) {
             ls_thrift_skip(t, &member);
         }
     }

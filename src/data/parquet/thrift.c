@@ -170,3 +170,24 @@ void ls_thrift_skip(ls_thrift *thrift, const ls_thrift_field *field)
 {
     skip(thrift, field, false, 0);
 }
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+bool ls_thrift_number(ls_thrift *thrift, const ls_thrift_field *field, int64_t *const *numbers, int count)
+{
+    if (field->id >= count || !numbers[field->id]) {
+        return false;
+    }
+    *numbers[field->id] = field->type <= NO ? ls_thrift_bool(thrift, field) : ls_thrift_int(thrift, field);
+    return true;
+}
+
+void ls_thrift_numbers(ls_thrift *thrift, const ls_thrift_field *field, int64_t *const *numbers, int count)
+{
+    ls_thrift_field member = {0};
+    while (ls_thrift_struct(thrift, field) && ls_thrift_next(thrift, &member)) {
+        if (!ls_thrift_number(thrift, &member, numbers, count)) {
+            ls_thrift_skip(thrift, &member);
+        }
+    }
+}

@@ -38,6 +38,12 @@ bool ls_thrift_struct(ls_thrift *thrift, const ls_thrift_field *field);
 /* Begins a list, and returns how many elements follow, at most one per byte that is left. */
 uint32_t ls_thrift_list(ls_thrift *thrift, const ls_thrift_field *field, ls_thrift_field *element_out);
 
+/* Reads a field if it is one of the numbers and booleans that are wanted: numbers[id] is where it
+ * goes, NULL for the others (count of both). Returns whether it was. */
+bool ls_thrift_number(ls_thrift *thrift, const ls_thrift_field *field, int64_t *const *numbers, int count);
+/* All of them in a structure, whose other fields are skipped. */
+void ls_thrift_numbers(ls_thrift *thrift, const ls_thrift_field *field, int64_t *const *numbers, int count);
+
 /* An unsigned number in groups of 7 bits, at most 64. */
 uint64_t ls_thrift_varint(ls_thrift *thrift);
 /* A signed one. */

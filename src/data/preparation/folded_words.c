@@ -2,7 +2,7 @@
 #include "data/preparation/folded_words.h"
 
 #include "base/hash.h"
-#include "data/preparation/octets.h"
+#include "base/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/preparation/normal_text.h"
 
-#include "data/preparation/octets.h"
+#include "base/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>

@@ -11,40 +11,22 @@
 static const char *const utf8_choices[] = {"replace", "drop", NULL};
 static const char *const long_choices[] = {"drop", "cut", NULL};
 
-#define FIELD(name) .offset = offsetof(ls_data_pipeline, name)
+#define ROW(field_, type_, default_, help_, ...)                                                             \
+    {                                                                                                        \
+        .key = #field_, .type = type_, .offset = offsetof(ls_data_pipeline, field_),                         \
+        .default_text = default_, .help = help_, __VA_ARGS__                                                 \
+    }
 static const ls_option rows[] = {
-    {.key = "input",
-     .type = LS_OPTION_STRINGS,
-     FIELD(input),
-     .default_text = "[]",
-     .help = "files, folders or patterns of the documents"},
-    {.key = "field",
-     .type = LS_OPTION_STRING,
-     FIELD(field),
-     .default_text = "text",
-     .value_needed = true,
-     .help = "key or column that holds the document"},
-    {.key = "invalid_utf8",
-     .type = LS_OPTION_CHOICE,
-     FIELD(invalid_utf8),
-     .default_text = "replace",
-     .choices = utf8_choices,
-     .help = "replace bytes that are not UTF-8 by the replacement character, or drop the document"},
-    {.key = "document_bytes_max",
-     .type = LS_OPTION_BYTES,
-     FIELD(document_bytes_max),
-     .default_text = "64MiB",
-     .min = 1024,
-     .max = 1 << 30,
-     .help = "longer documents are dropped or cut"},
-    {.key = "long_documents",
-     .type = LS_OPTION_CHOICE,
-     FIELD(long_documents),
-     .default_text = "drop",
-     .choices = long_choices,
-     .help = "drop longer documents, or keep their beginning"},
+    ROW(input, LS_OPTION_STRINGS, "[]", "files, folders or patterns of the documents"),
+    ROW(field, LS_OPTION_STRING, "text", "key or column that holds the document", .value_needed = true),
+    ROW(invalid_utf8, LS_OPTION_CHOICE, "replace",
+        "replace bytes that are not UTF-8 by the replacement character, or drop the document",
+        .choices = utf8_choices),
+    ROW(document_bytes_max, LS_OPTION_BYTES, "64MiB", "longer documents are dropped or cut", .min = 1024,
+        .max = 1 << 30),
+    ROW(long_documents, LS_OPTION_CHOICE, "drop", "drop longer documents, or keep their beginning",
+        .choices = long_choices),
 };
-#undef FIELD
 static const ls_option_table table = {.options = rows, .count = sizeof rows / sizeof rows[0]};
 
 static ls_status fail_kind(const char *place, const char *name)

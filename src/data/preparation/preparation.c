@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/preparation/preparation.h"
 
+#include "base/clock.h"
 #include "data/preparation/preparation_internal.h"
 #include "data/preparation/shard_counts.h"
 
@@ -11,18 +12,6 @@
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
-
-static double seconds_of(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-double ls_preparation_clock(void)
-{
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
-}
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
@@ -385,7 +374,7 @@ static ls_status run_parts(ls_preparation *p)
 ls_status ls_preparation_run(const ls_preparation_options *options, ls_preparation_figures *figures_out)
 {
     ls_preparation p = {.options = options, .pipeline = options->pipeline};
-    const double begun_s = seconds_of(CLOCK_MONOTONIC);
+    const double begun_s = ls_clock_monotonic_s();
     p.work = ls_arena_printf(&p.arena, "%s/.work", options->folder);
     p.pieces = calloc(options->threads, sizeof *p.pieces);
     ls_status status = p.pieces
@@ -403,7 +392,7 @@ ls_status ls_preparation_run(const ls_preparation_options *options, ls_preparati
     ls_file_map_close(&p.verdicts_map);
     ls_step_chain_close(p.chain);
     ls_arena_release(&p.arena);
-    p.figures.wall_s = seconds_of(CLOCK_MONOTONIC) - begun_s;
+    p.figures.wall_s = ls_clock_monotonic_s() - begun_s;
     if (status == LS_OK && figures_out) {
         *figures_out = p.figures;
     }

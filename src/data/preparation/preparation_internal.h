@@ -42,7 +42,4 @@ LS_MUST_CHECK ls_status ls_preparation_write(ls_preparation *p, const ls_pass *p
 /* Frees what writing kept in the pieces. */
 void ls_preparation_outputs_release(ls_preparation *p);
 
-/* Seconds that this thread has used a processor. */
-double ls_preparation_clock(void);
-
 #endif

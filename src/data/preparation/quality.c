@@ -3,7 +3,7 @@
 #include "data/preparation/quality.h"
 
 #include "base/hash.h"
-#include "data/preparation/octets.h"
+#include "base/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "data/preparation/raw_document.h"
 
 #include "base/json.h"
-#include "data/preparation/octets.h"
+#include "base/octets.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -32,19 +32,6 @@ static bool take(scan *s, char c)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Bytes from `at` on that stand for themselves in a string. */
-static size_t plain_bytes(const char *at, const char *end)
-{
-    const char *from = at;
-    for (unsigned run = 8; run == 8 && at < end; at += run) {
-        const uint64_t octets = ls_octets_load(at, (size_t)(end - at));
-        const uint64_t special = ls_octets_within(octets, '"', '"') | ls_octets_within(octets, '\\', '\\') |
-                                 ls_octets_within(octets, 0, 0x1f);
-        run = ls_octets_run(~special);
-    }
-    return (size_t)(at - from);
-}
-
 /* What a character means after a backslash; \0: it must not be there. */
 static const char escapes[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b', ['f'] = '\f',
                                   ['n'] = '\n', ['r'] = '\r',  ['t'] = '\t', ['u'] = 'u'};
@@ -53,7 +40,7 @@ static const char escapes[256] = {['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b
 static bool skip_string(scan *s, bool *has_escape_out)
 {
     *has_escape_out = false;
-    while ((s->at += plain_bytes(s->at, s->end)) < s->end) {
+    while ((s->at += ls_json_plain_bytes(s->at, s->end)) < s->end) {
         const unsigned char c = (unsigned char)*s->at++;
         if (c == '"') {
             return true;
@@ -142,28 +129,6 @@ static bool decode_string(const char *at, const char *end, bool *is_mended, ls_t
     *to = '\0';
     out->bytes = (size_t)(to - out->data);
     return true;
-}
-
-void ls_json_string_append(ls_text *out, const char *text, size_t bytes)
-{
-    ls_text_append(out, "\"");
-    for (size_t at = 0; at < bytes;) {
-        const size_t plain = plain_bytes(text + at, text + bytes);
-        ls_text_append_bytes(out, text + at, plain);
-        at += plain;
-        if (at == bytes) {
-            break;
-        }
-        const unsigned char c = (unsigned char)text[at++];
-        if (c == '"' || c == '\\') {
-            ls_text_append_bytes(out, (char[]){'\\', (char)c}, 2);
-        } else if (c == '\n') {
-            ls_text_append_bytes(out, "\\n", 2);
-        } else {
-            ls_text_printf(out, "\\u%04x", c);
-        }
-    }
-    ls_text_append(out, "\"");
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -444,7 +409,7 @@ void ls_raw_document_append(const ls_raw_document *raw, const char *text, size_t
         ls_text_append_bytes(out, raw->whole, raw->whole_bytes);
     } else {
         ls_text_append_bytes(out, raw->before, raw->before_bytes);
-        ls_json_string_append(out, text, bytes);
+        ls_text_append_json(out, text, bytes);
         ls_text_append_bytes(out, raw->after, raw->after_bytes);
     }
     ls_text_append(out, "\n");

@@ -46,7 +46,4 @@ void ls_raw_document_append(const ls_raw_document *raw, const char *text, size_t
 
 void ls_raw_document_release(ls_raw_document *raw);
 
-/* Appends a JSON string with its quotes. text: valid UTF-8; may hold NUL. */
-void ls_json_string_append(ls_text *out, const char *text, size_t bytes);
-
 #endif

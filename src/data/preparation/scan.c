@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The first half of a preparation: judges documents one by one, and writes what comparing them
  * needs. */
+#include "base/clock.h"
 #include "data/preparation/folded_words.h"
 #include "data/preparation/normal_text.h"
 #include "data/preparation/preparation_internal.h"
@@ -59,7 +60,7 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, uint64_t document, 
     ls_text_append_bytes(&piece->out, &finding, sizeof finding);
     ls_scratch_begin(&piece->scratch, document);
     const bool is_measured = document % MEASURED == 0;
-    double begun_s = is_measured ? ls_preparation_clock() : 0.0;
+    double begun_s = is_measured ? ls_clock_thread_s() : 0.0;
     while (!removal.reason && ++index < s->pass->last) {
         const bool judges = index >= s->pass->first;
         const ls_passage before = passage;
@@ -69,7 +70,7 @@ static ls_status judge(const scan *s, ls_shard_piece *piece, uint64_t document, 
         }
         changed |= passage.text != before.text || passage.bytes != before.bytes ? 1u << index : 0;
         if (is_measured) {
-            const double now_s = ls_preparation_clock();
+            const double now_s = ls_clock_thread_s();
             t->step_bytes[index] += judges ? before.bytes : 0;
             t->step_s[index] += now_s - begun_s;
             begun_s = now_s;
@@ -107,10 +108,10 @@ static ls_status scan_documents(scan *s, ls_shard_piece *piece, tally *t)
             continue;
         }
         const bool is_measured = number % MEASURED == 0;
-        const double begun_s = is_measured ? ls_preparation_clock() : 0.0;
+        const double begun_s = is_measured ? ls_clock_thread_s() : 0.0;
         LS_TRY(ls_shard_read(piece, &record, &removal));
         if (is_measured) {
-            t->read_s += ls_preparation_clock() - begun_s;
+            t->read_s += ls_clock_thread_s() - begun_s;
             t->read_bytes += piece->raw.bytes;
         }
         t->bytes += piece->raw.bytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The second half of a preparation: writes the documents that are kept, and what was removed. */
+#include "base/clock.h"
 #include "data/preparation/preparation_internal.h"
 #include "data/preparation/shard_counts.h"
 
@@ -56,7 +57,7 @@ static void append_place(const ls_preparation *p, uint64_t document, ls_text *ou
     }
     const char *path = p->pipeline->files[low].path;
     ls_text_append(out, "{\"file\":");
-    ls_json_string_append(out, path, strlen(path));
+    ls_text_append_json(out, path, strlen(path));
     ls_text_printf(out, ",\"line\":%u", p->verdicts[document].line);
 }
 
@@ -71,7 +72,7 @@ static void append_removal(const output *o, const ls_finding *verdict, uint64_t 
     ls_step_chain_explain(p->chain, verdict->step, removal, &why);
     ls_text_printf(out, ",\"step\":\"%s\",\"reason\":\"%s\",\"why\":", ls_step_kind_name(kind),
                    ls_step_reason(kind, verdict->reason));
-    ls_json_string_append(out, ls_text_string(&why), why.bytes);
+    ls_text_append_json(out, ls_text_string(&why), why.bytes);
     ls_text_release(&why);
     if (ls_step_is_dedup(kind)) {
         ls_text_append(out, ",\"survivor\":");
@@ -79,7 +80,7 @@ static void append_removal(const output *o, const ls_finding *verdict, uint64_t 
         ls_text_append(out, "}");
     }
     ls_text_printf(out, ",\"bytes\":%zu,\"text\":", piece->raw.bytes);
-    ls_json_string_append(out, piece->raw.text, ls_excerpt_bytes(piece->raw.text, piece->raw.bytes));
+    ls_text_append_json(out, piece->raw.text, ls_excerpt_bytes(piece->raw.text, piece->raw.bytes));
     ls_text_append(out, "}\n");
 }
 
@@ -181,7 +182,7 @@ static ls_status work(void *context, ls_shard_piece *piece)
     const output *o = context;
     const uint64_t base = o->p->bases[o->unit];
     piece_output *own = piece->own;
-    const double begun_s = ls_preparation_clock();
+    const double begun_s = ls_clock_thread_s();
     uint64_t document = base + piece->first;
     if (document + piece->count > o->p->bases[o->unit + 1]) {
         return fail_changed(o);
@@ -196,7 +197,7 @@ static ls_status work(void *context, ls_shard_piece *piece)
     }
     LS_TRY(pack(&piece->out, &own->kept));
     LS_TRY(pack(&piece->more, &own->removed));
-    own->write_s = ls_preparation_clock() - begun_s;
+    own->write_s = ls_clock_thread_s() - begun_s;
     return LS_OK;
 }
 

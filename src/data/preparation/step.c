@@ -7,30 +7,18 @@
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-#define FIELD(name) .offset = offsetof(ls_step, name)
-#define ROW_STEP                                                                                             \
+#define ROW(key_, field, type_, default_, help_, ...)                                                        \
     {                                                                                                        \
-        .key = "step", .type = LS_OPTION_STRING, FIELD(name), .default_text = "\"\"",                        \
-        .help = "name of the step"                                                                           \
+        .key = key_, .type = type_, .offset = offsetof(ls_step, field), .default_text = default_,            \
+        .help = help_, __VA_ARGS__                                                                           \
     }
-#define ROW_COUNT(key_name, field, text, words)                                                              \
-    {                                                                                                        \
-        .key = key_name, .type = LS_OPTION_U64, FIELD(field), .default_text = text, .min = 0, .max = 1e12,   \
-        .help = words                                                                                        \
-    }
-#define ROW_SHARE(key_name, field, text, words)                                                              \
-    {                                                                                                        \
-        .key = key_name, .type = LS_OPTION_F64, FIELD(field), .default_text = text, .min = 0, .max = 1,      \
-        .help = words                                                                                        \
-    }
-#define ROW_FLAG(key_name, field, text, words)                                                               \
-    {                                                                                                        \
-        .key = key_name, .type = LS_OPTION_BOOL, FIELD(field), .default_text = text, .help = words           \
-    }
-#define ROW_LIST(key_name, field, words)                                                                     \
-    {                                                                                                        \
-        .key = key_name, .type = LS_OPTION_STRINGS, FIELD(field), .default_text = "[]", .help = words        \
-    }
+#define ROW_STEP ROW("step", name, LS_OPTION_STRING, "\"\"", "name of the step")
+#define ROW_COUNT(key_, field, default_, help_)                                                              \
+    ROW(key_, field, LS_OPTION_U64, default_, help_, .min = 0, .max = 1e12)
+#define ROW_SHARE(key_, field, default_, help_)                                                              \
+    ROW(key_, field, LS_OPTION_F64, default_, help_, .min = 0, .max = 1)
+#define ROW_FLAG(key_, field, default_, help_) ROW(key_, field, LS_OPTION_BOOL, default_, help_)
+#define ROW_LIST(key_, field, help_)           ROW(key_, field, LS_OPTION_STRINGS, "[]", help_)
 
 static const ls_option no_rows[] = {ROW_STEP};
 
@@ -43,11 +31,8 @@ static const ls_option normalise_rows[] = {
 
 static const ls_option language_rows[] = {
     ROW_STEP,
-    {.key = "model",
-     .type = LS_OPTION_STRING,
-     FIELD(language.model),
-     .default_text = "\"\"",
-     .help = "a fastText model that labels languages (.bin or .ftz)"},
+    ROW("model", language.model, LS_OPTION_STRING, "\"\"",
+        "a fastText model that labels languages (.bin or .ftz)"),
     ROW_LIST("keep", language.keep, "languages to keep, by the model's labels: [en, de]"),
     ROW_SHARE("probability_min", language.probability_min, "0.65",
               "drop documents whose language is less probable than this"),
@@ -57,20 +42,10 @@ static const ls_option gopher_rows[] = {
     ROW_STEP,
     ROW_COUNT("words_min", gopher.words_min, "50", "drop documents with fewer words"),
     ROW_COUNT("words_max", gopher.words_max, "100000", "drop documents with more words"),
-    {.key = "word_length_min",
-     .type = LS_OPTION_F64,
-     FIELD(gopher.length_min),
-     .default_text = "3",
-     .min = 0,
-     .max = 1000,
-     .help = "drop documents whose words have fewer characters on average"},
-    {.key = "word_length_max",
-     .type = LS_OPTION_F64,
-     FIELD(gopher.length_max),
-     .default_text = "10",
-     .min = 0,
-     .max = 1000,
-     .help = "drop documents whose words have more characters on average"},
+    ROW("word_length_min", gopher.length_min, LS_OPTION_F64, "3",
+        "drop documents whose words have fewer characters on average", .min = 0, .max = 1000),
+    ROW("word_length_max", gopher.length_max, LS_OPTION_F64, "10",
+        "drop documents whose words have more characters on average", .min = 0, .max = 1000),
     ROW_SHARE("symbols_max", gopher.symbols_max, "0.1", "most hash signs, and most ellipses, per word"),
     ROW_SHARE("bullets_max", gopher.bullets_max, "0.9", "largest share of lines that begin with a bullet"),
     ROW_SHARE("ellipses_max", gopher.ellipses_max, "0.3", "largest share of lines that end with an ellipsis"),
@@ -113,53 +88,28 @@ static const ls_option exact_rows[] = {
 
 static const ls_option minhash_rows[] = {
     ROW_STEP,
-    {.key = "ngram",
-     .type = LS_OPTION_U64,
-     FIELD(minhash.ngram),
-     .default_text = "5",
-     .min = 1,
-     .max = 64,
-     .help = "compare sequences of so many words"},
-    {.key = "bands",
-     .type = LS_OPTION_U64,
-     FIELD(minhash.bands),
-     .default_text = "14",
-     .min = 1,
-     .max = 64,
-     .help = "number of bands; documents that agree in one of them are duplicates"},
-    {.key = "rows",
-     .type = LS_OPTION_U64,
-     FIELD(minhash.rows),
-     .default_text = "8",
-     .min = 1,
-     .max = 32,
-     .help = "hashes in each band"},
+    ROW("ngram", minhash.ngram, LS_OPTION_U64, "5", "compare sequences of so many words", .min = 1,
+        .max = 64),
+    ROW("bands", minhash.bands, LS_OPTION_U64, "14",
+        "number of bands; documents that agree in one of them are duplicates", .min = 1, .max = 64),
+    ROW("rows", minhash.rows, LS_OPTION_U64, "8", "hashes in each band", .min = 1, .max = 32),
 };
 
 static const char *const actions[] = {"mask", "drop", NULL};
 static const ls_option pii_rows[] = {
     ROW_STEP,
-    {.key = "action",
-     .type = LS_OPTION_CHOICE,
-     FIELD(pii.action),
-     .default_text = "mask",
-     .choices = actions,
-     .help = "mask private data, or drop the document"},
+    ROW("action", pii.action, LS_OPTION_CHOICE, "mask", "mask private data, or drop the document",
+        .choices = actions),
     ROW_LIST("kinds", pii.kinds, "what to look for: mail, phone, card, iban, ip, key; default: all of them"),
 };
 
 static const ls_option decontaminate_rows[] = {
     ROW_STEP,
     ROW_LIST("against", decontaminate.against, "evaluation files, folders or patterns"),
-    {.key = "ngram",
-     .type = LS_OPTION_U64,
-     FIELD(decontaminate.ngram),
-     .default_text = "13",
-     .min = 3,
-     .max = 64,
-     .help = "so many words in a row that an evaluation file has too make a document contaminated"},
+    ROW("ngram", decontaminate.ngram, LS_OPTION_U64, "13",
+        "so many words in a row that an evaluation file has too make a document contaminated", .min = 3,
+        .max = 64),
 };
-#undef FIELD
 
 /* ---- kinds and reasons ----------------------------------------------------------------------- */
 

@@ -68,55 +68,38 @@ static void put(const char *word, const uint8_t pieces[3])
     table.filter[hash >> 56] |= UINT64_C(1) << (hash >> 50 & 63);
 }
 
-/* The same with typographic apostrophes. */
-static void put_curved(const char *word, const uint8_t pieces[3])
+/* The same with `mark` in place of apostrophes, unless that is another word. */
+static void put_marked(const char *word, const uint8_t pieces[3], const char *mark)
 {
-    char curved[WORD_MAX];
+    char made[WORD_MAX];
     uint8_t lengths[3] = {pieces[0], pieces[1], pieces[2]};
+    const size_t mark_bytes = strlen(mark);
     size_t used = 0, at = 0;
     for (int piece = 0; piece < 3; piece++) {
         for (size_t end = at + pieces[piece]; at < end; at++) {
             const bool is_mark = word[at] == '\'';
-            LS_ASSERT(used + 4 < sizeof curved);
-            memcpy(curved + used, is_mark ? "\u2019" : &word[at], is_mark ? 3 : 1);
-            used += is_mark ? 3 : 1;
-            lengths[piece] = (uint8_t)(lengths[piece] + (is_mark ? 2 : 0));
+            const size_t bytes = is_mark ? mark_bytes : 1;
+            LS_ASSERT(used + 4 < sizeof made);
+            memcpy(made + used, is_mark ? mark : &word[at], bytes);
+            used += bytes;
+            lengths[piece] = (uint8_t)(lengths[piece] + bytes - 1);
         }
     }
-    curved[used] = '\0';
-    put(curved, lengths);
-}
-
-/* The same without apostrophes, unless that is another word. */
-static void put_bare(const char *word, const uint8_t pieces[3])
-{
-    char bare[WORD_MAX];
-    uint8_t lengths[3] = {pieces[0], pieces[1], pieces[2]};
-    size_t used = 0, at = 0;
-    for (int piece = 0; piece < 3; piece++) {
-        for (size_t end = at + pieces[piece]; at < end; at++) {
-            if (word[at] == '\'') {
-                lengths[piece]--;
-            } else {
-                bare[used++] = word[at];
-            }
-        }
-    }
-    bare[used] = '\0';
+    made[used] = '\0';
     for (size_t i = 0; i < sizeof not_bare / sizeof not_bare[0]; i++) {
-        if (strcasecmp(bare, not_bare[i]) == 0) {
+        if (strcasecmp(made, not_bare[i]) == 0) {
             return;
         }
     }
-    put(bare, lengths);
+    put(made, lengths);
 }
 
 static void put_forms(char *word, const uint8_t pieces[3])
 {
     for (int form = 0; form < 2; form++) {
         put(word, pieces);
-        put_curved(word, pieces);
-        put_bare(word, pieces);
+        put_marked(word, pieces, "\u2019");
+        put_marked(word, pieces, "");
         word[0] = (char)toupper((unsigned char)word[0]);
     }
 }
@@ -163,7 +146,7 @@ static void fill(void)
         char word[WORD_MAX];
         snprintf(word, sizeof word, "%.*s", head_bytes, head);
         put(word, (uint8_t[3]){(uint8_t)head_bytes, 0, 0});
-        put_curved(word, (uint8_t[3]){(uint8_t)head_bytes, 0, 0});
+        put_marked(word, (uint8_t[3]){(uint8_t)head_bytes, 0, 0}, "\u2019");
     }
 }
 

@@ -5,7 +5,7 @@
 #define LS_DATA_PREPARATION_WORD_EXCEPTIONS_H
 
 #include "base/hash.h"
-#include "data/preparation/octets.h"
+#include "base/octets.h"
 
 /* The lengths in bytes of the pieces that a chunk is cut into, up to three; 0 after the last. */
 typedef struct ls_word_exception {

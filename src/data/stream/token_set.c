@@ -84,7 +84,7 @@ static ls_status read_shard(const index_reader *r, const json_t *object, ls_toke
     shard->field = field ? ls_arena_strdup(r->arena, field) : NULL;
     shard->uid = strtoull(uid, &rest, 16);
     snprintf(shard->content_hash, sizeof shard->content_hash, "%s", content);
-    if (strlen(uid) != 16 || *rest || strspn(content, "0123456789abcdef") != LS_SHA256_HEX_BYTES - 1) {
+    if (strlen(uid) != 16 || *rest || !ls_hash_is_hex(content, LS_SHA256_HEX_BYTES - 1)) {
         return ls_fail(LS_ERR_DATA, "%s: 'uid' or 'content' of %s is not what this program writes",
                        r->address, shard->key);
     }
@@ -201,13 +201,11 @@ static ls_status put_blocks(ls_token_set_writer *w, const ls_token_block_source 
 {
     char sha256[LS_SHA256_HEX_BYTES];
     ls_arena arena = {0};
-    const char *folder = getenv("TMPDIR");
-    char *path = ls_arena_printf(&arena, "%s/lockstep-tokens-XXXXXX", folder && *folder ? folder : "/tmp");
-    const int fd = mkstemp(path);
-    ls_status status = fd >= 0 ? LS_OK : ls_fail_errno(errno, "can't create %s", path);
-    if (fd >= 0) {
+    int fd = -1;
+    ls_status status = ls_file_open_temporary("", &fd);
+    static const char path[] = "the temporary file of a token set, in $TMPDIR";
+    if (status == LS_OK) {
         ls_blob_entry entry;
-        (void)unlink(path);
         LS_TRY_GOTO(status, write_blocks(from, shard->bytes / LS_TOKEN_BLOCK_BYTES, fd, path, sha256),
                     closed);
         LS_TRY_GOTO(status, ls_blob_put_file(w->store, shard->key, fd, path, shard->bytes, sha256, NULL),

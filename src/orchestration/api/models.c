@@ -158,7 +158,7 @@ void ls_api_models(ls_api_exchange *exchange)
     pthread_t thread;
     sigset_t all, before;
     const char *entry = json_string_value(json_object_get(exchange->arguments, "entry"));
-    if (entry && !ls_registry_entry_is_hex(entry, LS_SHA256_HEX_BYTES - 1)) {
+    if (entry && !ls_hash_is_hex(entry, LS_SHA256_HEX_BYTES - 1)) {
         ls_api_exchange_error(
             exchange, 400,
             ls_fail(LS_ERR_INVALID, "entry is '%.80s': give the 64 digits of an entry", entry));

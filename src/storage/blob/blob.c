@@ -34,23 +34,8 @@ bool ls_blob_is_cancelled(const ls_blob_store *store)
 
 ls_status ls_blob_check_key(const char *key)
 {
-    const char *problem = strlen(key) > LS_BLOB_KEY_BYTES_MAX ? "it has more than 1000 bytes" : NULL;
-    for (const char *part = key; !problem; part += strcspn(part, "/") + 1) {
-        const size_t bytes = strcspn(part, "/");
-        if (bytes == 0) {
-            problem = "it has an empty part";
-        } else if ((bytes == 1 && part[0] == '.') || (bytes == 2 && strncmp(part, "..", 2) == 0)) {
-            problem = "it has a part . or ..";
-        }
-        for (size_t i = 0; i < bytes; i++) {
-            const unsigned char c = (unsigned char)part[i];
-            problem =
-                c < 0x20 || c == 0x7f || c == '\\' ? "it has a control character or a backslash" : problem;
-        }
-        if (!part[bytes]) {
-            break;
-        }
-    }
+    const char *problem =
+        strlen(key) > LS_BLOB_KEY_BYTES_MAX ? "it has more than 1000 bytes" : ls_path_problem(key);
     return problem ? ls_fail(LS_ERR_INVALID, "'%.200s' can't be the key of a blob: %s", key, problem) : LS_OK;
 }
 

@@ -43,20 +43,12 @@ static ls_status write_noise(void *context, int fd, const char *path)
     return LS_OK;
 }
 
-/* Through a buffer: a map would count as memory of this process. */
-static ls_status hash_path(const char *path, uint64_t bytes, void *buffer, char hex_out[LS_SHA256_HEX_BYTES])
+static ls_status hash_path(const char *path, char hex_out[LS_SHA256_HEX_BYTES])
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ls_status status = LS_OK;
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    for (uint64_t at = 0; status == LS_OK && at < bytes; at += PIECE_BYTES) {
-        const uint64_t left = bytes - at;
-        const size_t now = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        status = ls_file_pread_all(fd, path, buffer, now, at);
-        ls_sha256_update(&hash, buffer, status == LS_OK ? now : 0);
-    }
-    ls_sha256_finish(&hash, hex_out);
+    int fd = -1;
+    size_t bytes = 0;
+    LS_TRY(ls_file_open(path, &fd, &bytes));
+    const ls_status status = ls_file_sha256(fd, path, bytes, hex_out);
     close(fd);
     return status;
 }
@@ -80,9 +72,8 @@ static ls_status bench_large(benching *b, uint64_t bytes, ls_blob_bench_result *
     LS_TRY(ls_blob_stat(b->store, key, &entry));
     LS_TRY(ls_blob_get_file(b->store, &entry, to));
     r->get_bytes_ps = (double)bytes / (ls_clock_monotonic_s() - start_s);
-    void *buffer = ls_arena_alloc(&b->arena, PIECE_BYTES);
-    LS_TRY(hash_path(from, bytes, buffer, sent));
-    LS_TRY(hash_path(to, bytes, buffer, came));
+    LS_TRY(hash_path(from, sent));
+    LS_TRY(hash_path(to, came));
     return strcmp(sent, came) == 0 ? LS_OK
                                    : ls_fail(LS_ERR_DATA, "%s/%s returned different bytes than were stored",
                                              ls_blob_address(b->store), key);
@@ -139,13 +130,6 @@ static ls_status bench_small(benching *b, const ls_blob_bench_options *o, ls_blo
 
 /* ---- signatures ---- */
 
-static double processor_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double bench_signing(void)
 {
     enum { ROUNDS = 256 };
@@ -169,10 +153,10 @@ static double bench_signing(void)
                                       .time = time,
                                       .region = "us-east-1",
                                       .service = "s3"};
-    const double start_s = processor_s();
+    const double start_s = ls_clock_thread_s();
     double took_s = 0.0;
     uint64_t count = 0;
-    for (; took_s < least_s; took_s = processor_s() - start_s, count += ROUNDS) {
+    for (; took_s < least_s; took_s = ls_clock_thread_s() - start_s, count += ROUNDS) {
         for (int i = 0; i < ROUNDS; i++) {
             ls_text_clear(&text);
             ls_sigv4_append_authorization(&request, "AKIDEXAMPLE", &key, &text);

@@ -242,8 +242,7 @@ static ls_status from_web_identity(const char *region, ls_aws_credentials *c)
         explicit_bzero(token, bytes);
         ls_text_release(&body);
     } else {
-        const char *why = ls_arena_strdup(&arena, ls_error_text());
-        status = ls_fail(LS_ERR_INVALID, "AWS_WEB_IDENTITY_TOKEN_FILE: %s", why);
+        status = ls_fail_within(LS_ERR_INVALID, "AWS_WEB_IDENTITY_TOKEN_FILE");
     }
     ls_arena_release(&arena);
     return status;

@@ -184,22 +184,6 @@ static ls_status folder_stat(ls_blob_store *store, const char *key, ls_blob_entr
     return LS_OK;
 }
 
-static ls_status hash_file(int fd, const char *path, uint64_t bytes, char hex_out[LS_SHA256_HEX_BYTES])
-{
-    void *buffer = malloc(COPY_BYTES);
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    ls_status status = buffer ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to read %s", path);
-    for (uint64_t at = 0; status == LS_OK && at < bytes; at += COPY_BYTES) {
-        const size_t now = bytes - at < COPY_BYTES ? (size_t)(bytes - at) : COPY_BYTES;
-        status = ls_file_pread_all(fd, path, buffer, now, at);
-        ls_sha256_update(&hash, buffer, status == LS_OK ? now : 0);
-    }
-    ls_sha256_finish(&hash, hex_out);
-    free(buffer);
-    return status;
-}
-
 /* Whether the blob is there with this digest. A folder keeps no digests: it is read. */
 static bool has_digest(ls_blob_store *store, const char *key, uint64_t bytes, const char *sha256)
 {
@@ -210,7 +194,7 @@ static bool has_digest(ls_blob_store *store, const char *key, uint64_t bytes, co
         ls_error_clear();
         return false;
     }
-    const bool same = (uint64_t)info.st_size == bytes && hash_file(fd, key, bytes, hex) == LS_OK &&
+    const bool same = (uint64_t)info.st_size == bytes && ls_file_sha256(fd, key, bytes, hex) == LS_OK &&
                       strcmp(hex, sha256) == 0;
     close(fd);
     return same;

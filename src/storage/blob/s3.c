@@ -551,7 +551,7 @@ ls_status ls_s3_ask(ls_blob_store *store, const ls_s3_call *call,
     }
     if (status == LS_OK && a.is_error) {
         status = ls_fail(LS_ERR_FAILED, "s3://%s: %s %s", ls_s3_bucket(store), a.error.code, a.error.message);
-    } else if (status == LS_OK) {
+    } else if (status == LS_OK && element) {
         status = ls_xml_walk(ls_text_string(&a.text), a.text.bytes, ls_s3_bucket(store), element, context);
     }
     ls_text_release(&a.text);

@@ -38,8 +38,8 @@ enum { LS_S3_ETAG, LS_S3_LENGTH, LS_S3_MODIFIED, LS_S3_SHA256, LS_S3_ENCRYPTION 
 LS_MUST_CHECK ls_status ls_s3_do(ls_blob_store *store, const ls_s3_call *call, ls_http_answer *answer_out,
                                  unsigned *tries_out);
 
-/* The same for an answer whose body is XML: gives its elements to `element`, those of an error with
- * code 200 (which S3 sends when it fails late) excepted: that is tried again. */
+/* The same for an answer whose body is XML: gives its elements to `element` (may be NULL), those of
+ * an error with code 200 (which S3 sends when it fails late) excepted: that is tried again. */
 LS_MUST_CHECK ls_status ls_s3_ask(ls_blob_store *store, const ls_s3_call *call,
                                   ls_status (*element)(void *context, const char *name, const char *text),
                                   void *context);

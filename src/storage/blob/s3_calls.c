@@ -155,12 +155,6 @@ static ls_status s3_remove(ls_blob_store *store, const char *key)
     return status;
 }
 
-static ls_status ignore(void *context, const char *name, const char *text)
-{
-    (void)context, (void)name, (void)text;
-    return LS_OK;
-}
-
 static ls_status s3_copy(ls_blob_store *store, const char *from, const char *to)
 {
     ls_text source = {0};
@@ -168,7 +162,7 @@ static ls_status s3_copy(ls_blob_store *store, const char *from, const char *to)
     ls_sigv4_append_encoded(&source, from, true);
     const ls_sigv4_header header = {"x-amz-copy-source", ls_text_string(&source)};
     const ls_s3_call call = {.method = "PUT", .key = to, .headers = &header, .header_count = 1};
-    const ls_status status = ls_s3_ask(store, &call, ignore, NULL);
+    const ls_status status = ls_s3_ask(store, &call, NULL, NULL);
     ls_text_release(&source);
     return status;
 }

@@ -37,7 +37,6 @@ typedef struct upload {
     _Atomic uint64_t sent;
     /* while lists are read */
     ls_arena arena;
-    const char *listed_key, *listed_id, *next_key, *next_id;
     uint64_t number, next_number;
     part listed;
     bool is_truncated;
@@ -120,25 +119,48 @@ static ls_status do_part(void *context, uint64_t index)
 
 /* ---- what an earlier call left ---- */
 
+/* Unfinished uploads below a prefix. */
+typedef struct uploads {
+    ls_arena arena;
+    const char **keys, **ids, *key, *id;
+    size_t count;
+} uploads;
+
+enum { UPLOADS_MAX = 1000 }; /* as many as one answer lists */
+
 static ls_status take_upload(void *context, const char *name, const char *text)
 {
-    upload *u = context;
+    uploads *l = context;
     if (strcmp(name, "Key") == 0) {
-        u->listed_key = ls_arena_strdup(&u->arena, text);
+        l->key = ls_arena_strdup(&l->arena, text);
     } else if (strcmp(name, "UploadId") == 0) {
-        u->listed_id = ls_arena_strdup(&u->arena, text);
-    } else if (strcmp(name, "Upload") == 0 && u->listed_key && u->listed_id &&
-               strcmp(u->listed_key, u->key) == 0) {
-        u->id = u->listed_id;
+        l->id = ls_arena_strdup(&l->arena, text);
+    } else if (strcmp(name, "Upload") == 0 && l->key && l->id && l->count < UPLOADS_MAX) {
+        l->keys[l->count] = l->key;
+        l->ids[l->count++] = l->id;
     }
     return LS_OK;
 }
 
+/* The caller releases the arena of the list, also after an error. */
+static ls_status list_uploads(ls_blob_store *store, const char *prefix, uploads *list)
+{
+    ls_sigv4_header query[] = {{"uploads", ""}, {"prefix", prefix}};
+    const ls_s3_call call = {.method = "GET", .query = query, .query_count = 2};
+    list->keys = ls_arena_new(&list->arena, const char *, UPLOADS_MAX);
+    list->ids = ls_arena_new(&list->arena, const char *, UPLOADS_MAX);
+    return ls_s3_ask(store, &call, take_upload, list);
+}
+
 static ls_status find_upload(upload *u)
 {
-    ls_sigv4_header query[] = {{"uploads", ""}, {"prefix", u->key}};
-    const ls_s3_call call = {.method = "GET", .query = query, .query_count = 2};
-    return ls_s3_ask(u->store, &call, take_upload, u);
+    uploads list = {0};
+    const ls_status status = list_uploads(u->store, u->key, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        u->id = strcmp(list.keys[i], u->key) == 0 ? ls_arena_strdup(&u->arena, list.ids[i]) : u->id;
+    }
+    ls_arena_release(&list.arena);
+    return status;
 }
 
 static ls_status take_part(void *context, const char *name, const char *text)
@@ -206,12 +228,6 @@ static ls_status begin(upload *u, const char *sha256)
     return u->id ? LS_OK : ls_fail(LS_ERR_DATA, "the answer for %s does not name the upload", u->key);
 }
 
-static ls_status take_nothing(void *context, const char *name, const char *text)
-{
-    (void)context, (void)name, (void)text;
-    return LS_OK;
-}
-
 static ls_status complete(upload *u)
 {
     ls_text body = {0};
@@ -229,7 +245,7 @@ static ls_status complete(upload *u)
                              .query_count = 1,
                              .body = body.data,
                              .body_bytes = body.bytes};
-    ls_status status = ls_s3_ask(u->store, &call, take_nothing, NULL);
+    ls_status status = ls_s3_ask(u->store, &call, NULL, NULL);
     ls_text_release(&body);
     if (status == LS_ERR_NOT_FOUND) {
         /* The answer of an earlier try was lost: the upload is gone because it is complete. */
@@ -311,44 +327,19 @@ ls_status ls_s3_put_file(ls_blob_store *store, const char *key, int fd, const ch
 
 /* ---- giving up ---- */
 
-typedef struct abandoned {
-    ls_arena arena;
-    const char **keys, **ids, *key, *id;
-    size_t count, room;
-} abandoned;
-
-static ls_status take_abandoned(void *context, const char *name, const char *text)
-{
-    abandoned *a = context;
-    if (strcmp(name, "Key") == 0) {
-        a->key = ls_arena_strdup(&a->arena, text);
-    } else if (strcmp(name, "UploadId") == 0) {
-        a->id = ls_arena_strdup(&a->arena, text);
-    } else if (strcmp(name, "Upload") == 0 && a->key && a->id && a->count < a->room) {
-        a->keys[a->count] = a->key;
-        a->ids[a->count++] = a->id;
-    }
-    return LS_OK;
-}
-
 ls_status ls_s3_abandon(ls_blob_store *store, const char *prefix)
 {
-    enum { UPLOADS_MAX = 1000 }; /* as many as one answer lists */
-    abandoned a = {.room = UPLOADS_MAX};
-    a.keys = ls_arena_new(&a.arena, const char *, a.room);
-    a.ids = ls_arena_new(&a.arena, const char *, a.room);
-    ls_sigv4_header query[] = {{"uploads", ""}, {"prefix", prefix}};
-    const ls_s3_call call = {.method = "GET", .query = query, .query_count = 2};
+    uploads list = {0};
     ls_http_answer *answer = calloc(1, sizeof *answer);
     ls_status status =
-        answer ? ls_s3_ask(store, &call, take_abandoned, &a) : ls_fail(LS_ERR_MEMORY, "no memory for S3");
-    for (size_t i = 0; status == LS_OK && i < a.count; i++) {
-        ls_sigv4_header id[] = {{"uploadId", a.ids[i]}};
+        answer ? list_uploads(store, prefix, &list) : ls_fail(LS_ERR_MEMORY, "no memory for S3");
+    for (size_t i = 0; status == LS_OK && i < list.count; i++) {
+        ls_sigv4_header id[] = {{"uploadId", list.ids[i]}};
         const ls_s3_call remove = {
-            .method = "DELETE", .key = a.keys[i], .query = id, .query_count = 1, .also = 404};
+            .method = "DELETE", .key = list.keys[i], .query = id, .query_count = 1, .also = 404};
         status = ls_s3_do(store, &remove, answer, NULL);
     }
     free(answer);
-    ls_arena_release(&a.arena);
+    ls_arena_release(&list.arena);
     return status;
 }

@@ -4,11 +4,7 @@
 #include "base/file.h"
 #include "storage/blob/blob_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 ls_status ls_blob_place_open(ls_arena *arena, const char *address, const ls_blob_options *options,
@@ -37,21 +33,15 @@ static bool is_folder_key(const char *key)
 
 static ls_status put_path(ls_blob_store *to, const char *to_key, const char *path, uint64_t *bytes_out)
 {
-    struct stat info;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        const ls_status status = ls_fail_errno(errno, "can't open %s", path);
-        if (fd >= 0) {
-            close(fd);
-        }
-        return status;
+    int fd = -1;
+    size_t bytes = 0;
+    if (ls_path_is_dir(path)) {
+        return ls_fail(LS_ERR_INVALID, "%s is a folder; --recursive copies it", path);
     }
-    const ls_status status =
-        S_ISREG(info.st_mode)
-            ? ls_blob_put_file(to, to_key, fd, path, (uint64_t)info.st_size, NULL, NULL)
-            : ls_fail(LS_ERR_INVALID, "%s is not a file; --recursive copies a folder", path);
+    LS_TRY(ls_file_open(path, &fd, &bytes));
+    const ls_status status = ls_blob_put_file(to, to_key, fd, path, bytes, NULL, NULL);
     close(fd);
-    *bytes_out = (uint64_t)info.st_size;
+    *bytes_out = bytes;
     return status;
 }
 
@@ -66,20 +56,14 @@ static ls_status get_path(ls_blob_store *from, const ls_blob_entry *entry, const
 
 /* Between two servers. */
 static ls_status by_file(ls_blob_store *from, const ls_blob_entry *entry, ls_blob_store *to,
-                         const char *to_key, uint64_t *bytes_out)
+                         const char *to_key)
 {
-    ls_arena arena = {0};
-    const char *folder = getenv("TMPDIR");
-    char *path = ls_arena_printf(&arena, "%s/lockstep-blob-XXXXXX", folder && *folder ? folder : "/tmp");
-    const int fd = mkstemp(path);
-    ls_status status = fd >= 0 ? LS_OK : ls_fail_errno(errno, "can't create %s", path);
-    if (fd >= 0) {
-        close(fd);
-        status = ls_blob_get_file(from, entry, path);
-        status = status == LS_OK ? put_path(to, to_key, path, bytes_out) : status;
-        (void)unlink(path);
-    }
-    ls_arena_release(&arena);
+    static const char path[] = "the temporary file of a copy, in $TMPDIR";
+    int fd = -1;
+    LS_TRY(ls_file_open_temporary("", &fd));
+    ls_status status = ls_blob_read_file(from, entry, fd, path);
+    status = status == LS_OK ? ls_blob_put_file(to, to_key, fd, path, entry->bytes, NULL, NULL) : status;
+    close(fd);
     return status;
 }
 
@@ -102,7 +86,7 @@ static ls_status copy_one(ls_blob_store *from, const ls_blob_entry *entry, ls_bl
     } else if (strcmp(a, b) == 0) {
         status = ls_blob_copy(from, key, to_key);
     } else {
-        status = by_file(from, entry, to, to_key, bytes_out);
+        status = by_file(from, entry, to, to_key);
     }
     ls_arena_release(&arena);
     return status;

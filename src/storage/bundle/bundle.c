@@ -17,35 +17,13 @@ enum { VERSION = 1, PIECE_BYTES = 1 << 20 };
 
 /* ---- names ---- */
 
-static const char *problem_of_part(const char *part, size_t bytes)
-{
-    if (bytes == 0) {
-        return "it has an empty part";
-    }
-    if (strncmp(part, "..", bytes) == 0 && bytes <= 2) {
-        return "it has a part . or ..";
-    }
-    for (size_t i = 0; i < bytes; i++) {
-        const unsigned char c = (unsigned char)part[i];
-        if (c < 0x20 || c == 0x7f || c == '\\') {
-            return "it has a control character or a backslash";
-        }
-    }
-    return NULL;
-}
-
 ls_status ls_bundle_check_name(const char *name)
 {
     const char *problem = strlen(name) > LS_BUNDLE_NAME_BYTES_MAX ? "it has more than 100 bytes" : NULL;
     if (strcmp(name, LS_BUNDLE_NAME) == 0 || strcmp(name, LS_BUNDLE_SIGNATURE) == 0) {
         problem = "the bundle itself uses it";
     }
-    for (const char *part = name; !problem; part += strcspn(part, "/") + 1) {
-        problem = problem_of_part(part, strcspn(part, "/"));
-        if (!part[strcspn(part, "/")]) {
-            break;
-        }
-    }
+    problem = problem ? problem : ls_path_problem(name);
     if (!problem) {
         return LS_OK;
     }
@@ -117,8 +95,7 @@ static ls_status decode_file(const json_t *item, const char *name, ls_bundle_fil
     LS_TRY(ls_json_get_string(item, name, "name", NULL, &file_name));
     LS_TRY(ls_json_get_string(item, name, "sha256", NULL, &sha256));
     LS_TRY(ls_json_get_u64(item, name, "bytes", 0, INT64_MAX, UINT64_MAX, &bytes));
-    if (!file_name || !sha256 || bytes == UINT64_MAX || strlen(sha256) != LS_SHA256_HEX_BYTES - 1 ||
-        strspn(sha256, "0123456789abcdef") != LS_SHA256_HEX_BYTES - 1) {
+    if (!file_name || !sha256 || bytes == UINT64_MAX || !ls_hash_is_hex(sha256, LS_SHA256_HEX_BYTES - 1)) {
         return ls_fail(LS_ERR_DATA, "%s: a file needs a name, a length and a SHA-256 of 64 digits", name);
     }
     *file = (ls_bundle_file){.name = file_name, .bytes = bytes};
@@ -152,8 +129,7 @@ static ls_status decode_root(ls_arena *arena, const json_t *root, const char *na
         total += file->bytes;
     }
     if (check_names(bundle) != LS_OK) {
-        const char *why = ls_arena_strdup(arena, ls_error_text());
-        return ls_fail(LS_ERR_DATA, "%s: %s", name, why);
+        return ls_fail_within(LS_ERR_DATA, "%s", name);
     }
     bundle->about = json_incref(json_object_get(root, "about"));
     return LS_OK;

@@ -5,35 +5,11 @@
 #include "base/file.h"
 #include "storage/bundle/bundle_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* Opens a plain file; the caller closes fd_out. */
-static ls_status open_plain(const char *path, int *fd_out, uint64_t *bytes_out)
-{
-    struct stat info;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        const ls_status status = ls_fail_errno(errno, "can't open %s", path);
-        if (fd >= 0) {
-            close(fd);
-        }
-        return status;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        close(fd);
-        return ls_fail(LS_ERR_INVALID, "%s is not a plain file, and only those can be packed", path);
-    }
-    *fd_out = fd;
-    *bytes_out = (uint64_t)info.st_size;
-    return LS_OK;
-}
 
 ls_status ls_bundle_measure(ls_bundle *bundle)
 {
@@ -42,7 +18,9 @@ ls_status ls_bundle_measure(ls_bundle *bundle)
         int fd = -1;
         ls_status status = LS_OK;
         if (file->path) {
-            LS_TRY(open_plain(file->path, &fd, &file->bytes));
+            size_t bytes = 0;
+            LS_TRY(ls_file_open(file->path, &fd, &bytes));
+            file->bytes = bytes;
             status =
                 ls_bundle_copy(&(ls_bundle_target){0}, file->name,
                                &(ls_bundle_source){.path = file->path, .fd = fd}, file->bytes, file->sha256);
@@ -58,9 +36,9 @@ ls_status ls_bundle_measure(ls_bundle *bundle)
 static ls_status pack_path(const ls_bundle_file *file, ls_bundle_target *target)
 {
     int fd = -1;
-    uint64_t bytes = 0;
+    size_t bytes = 0;
     char hex[LS_SHA256_HEX_BYTES] = "";
-    LS_TRY(open_plain(file->path, &fd, &bytes));
+    LS_TRY(ls_file_open(file->path, &fd, &bytes));
     const ls_bundle_source source = {.path = file->path, .fd = fd};
     const ls_status status =
         bytes == file->bytes ? ls_bundle_copy(target, file->name, &source, bytes, hex) : LS_OK;

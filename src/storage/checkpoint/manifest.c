@@ -203,17 +203,12 @@ static ls_status need_array(const manifest_decoder *decoder, const json_t *objec
     return LS_OK;
 }
 
-static bool parse_hex(const char *text, size_t digits)
-{
-    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
-}
-
 static ls_status need_sha256(const manifest_decoder *decoder, const json_t *object, const char *where,
                              char hex_out[LS_SHA256_HEX_BYTES])
 {
     const char *text = NULL;
     LS_TRY(need_string(decoder, object, where, "sha256", &text));
-    if (!parse_hex(text, DIGITS)) {
+    if (!ls_hash_is_hex(text, DIGITS)) {
         return ls_fail(LS_ERR_DATA, "%s: %ssha256 must have 64 hexadecimal digits", decoder->name, where);
     }
     memcpy(hex_out, text, LS_SHA256_HEX_BYTES);
@@ -224,7 +219,7 @@ static ls_status need_crc(const manifest_decoder *decoder, const json_t *member,
                           uint32_t *crc_out)
 {
     const char *text = json_string_value(member);
-    if (!text || !parse_hex(text, 8)) {
+    if (!text || !ls_hash_is_hex(text, 8)) {
         return ls_fail(LS_ERR_DATA, "%s: %severy CRC32C checksum must have 8 hexadecimal digits",
                        decoder->name, where);
     }

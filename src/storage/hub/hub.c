@@ -101,7 +101,7 @@ static ls_status add_file(list *l, const json_t *entry, const char *name)
     LS_TRY(ls_json_get_u64(entry, name, "size", 0, INT64_MAX, UINT64_MAX, &file->size));
     LS_TRY(ls_json_get_u64(lfs, name, "size", 0, INT64_MAX, file->size, &file->size));
     LS_TRY(ls_json_get_string(lfs, name, "sha256", NULL, &sha256));
-    if (sha256 && (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)) {
+    if (sha256 && !ls_hash_is_hex(sha256, 64)) {
         return ls_fail(LS_ERR_DATA,
                        "%s: the hub lists \"%.80s\" as its SHA-256, which must be 64 hexadecimal digits",
                        name, sha256);

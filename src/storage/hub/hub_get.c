@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REDIRECTS_MAX = 5, ATTEMPTS_MAX = 5, TEXT_BYTES_MAX = 32 << 20, READ_BYTES = 1 << 20 };
+enum { REDIRECTS_MAX = 5, ATTEMPTS_MAX = 5, TEXT_BYTES_MAX = 32 << 20 };
 enum { UNLISTED_BYTES_MAX = 256 << 20 }; /* of a file whose size is not listed: may never end */
 static const double CONNECT_S = 30.0, STALL_S = 60.0, TEXT_S = 120.0, WAIT_MAX_S = 300.0;
 
@@ -281,26 +281,12 @@ static ls_status complete(download *d, const char *url)
 
 static ls_status check_hash(const download *d)
 {
-    ls_sha256 hash;
     char hex[LS_SHA256_HEX_BYTES];
-    unsigned char *block = malloc(READ_BYTES);
-    if (!block) {
-        return ls_fail(LS_ERR_MEMORY, "no memory to check %s", d->path);
-    }
-    ls_sha256_init(&hash);
-    ls_status status = LS_OK;
-    for (uint64_t at = 0; at < d->at && status == LS_OK; at += READ_BYTES) {
-        const size_t bytes = d->at - at < READ_BYTES ? (size_t)(d->at - at) : READ_BYTES;
-        status = ls_file_pread_all(d->fd, d->path, block, bytes, at);
-        ls_sha256_update(&hash, block, bytes);
-    }
-    ls_sha256_finish(&hash, hex);
-    free(block);
-    if (status == LS_OK && strcmp(hex, d->file->sha256) != 0) {
-        status = ls_fail(LS_ERR_DATA, "%s has SHA-256 %.16s, but the hub lists %.16s: what came is damaged",
+    LS_TRY(ls_file_sha256(d->fd, d->path, d->at, hex));
+    return strcmp(hex, d->file->sha256) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_DATA, "%s has SHA-256 %.16s, but the hub lists %.16s: what came is damaged",
                          d->file->name, hex, d->file->sha256);
-    }
-    return status;
 }
 
 /* Fetches and checks; a file that is wrong is fetched once more from its beginning. */

@@ -288,10 +288,8 @@ ls_status ls_mirror_get(ls_blob_store *store, uint64_t step, const char *root)
     if (status == LS_OK) {
         status = ls_dir_sync(root);
     } else if (status == LS_ERR_DATA) {
-        const char *problem = ls_arena_strdup(&arena, ls_error_text());
+        status = ls_fail_within(status, "step %" PRIu64 " of %s is damaged", step, ls_blob_address(store));
         (void)!ls_dir_remove(temporary); /* the next fetch must not begin with it */
-        status =
-            ls_fail(status, "step %" PRIu64 " of %s is damaged: %s", step, ls_blob_address(store), problem);
     }
     ls_arena_release(&arena);
     return status;

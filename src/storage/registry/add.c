@@ -8,7 +8,6 @@
 #include "storage/checkpoint/checkpoint.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -77,7 +76,7 @@ static bool find_place(ls_registry *registry, ls_arena *arena, const char *path,
     for (size_t i = 0; i < count; i++) {
         ls_registry_found found;
         const char *digest = entries[i].key + strlen(place);
-        if (ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
+        if (ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
             ls_registry_load(registry, arena, digest, &found) == LS_OK) {
             const bool better = found.version > 0 && found.entry.when_s > best->entry.when_s &&
                                 is_as_it_was(arena, &found.entry);
@@ -95,7 +94,7 @@ static bool find_receipt(ls_registry *registry, ls_arena *arena, const char *fol
     bool is_found = false;
     if (ls_json_load(ls_path_join(arena, folder, LS_REGISTRY_RECEIPT), 1 << 20, &receipt) == LS_OK) {
         const char *digest = json_string_value(json_object_get(receipt, "entry"));
-        is_found = digest && ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
+        is_found = digest && ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1) &&
                    ls_registry_load(registry, arena, digest, found) == LS_OK;
         json_decref(receipt);
     }
@@ -106,9 +105,7 @@ bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *p
                            ls_registry_found *found)
 {
     const char *checkpoint = NULL;
-    char *real = realpath(path, NULL);
-    const char *whole = ls_arena_strdup(arena, real ? real : path);
-    free(real);
+    const char *real = ls_path_real(arena, path), *whole = real ? real : path;
     bool is_found = find_place(registry, arena, whole, found) || find_receipt(registry, arena, whole, found);
     if (!is_found && ls_path_is_dir(whole) && ls_checkpoint_resolve(arena, whole, &checkpoint) == LS_OK) {
         is_found = find_place(registry, arena, checkpoint, found);
@@ -116,10 +113,9 @@ bool ls_registry_find_path(ls_registry *registry, ls_arena *arena, const char *p
     /* Of data, the folder they are in, or one around that (`data prepare`). */
     for (int level = 0; level < 3 && !is_found && is_data; level++) {
         whole = ls_path_dirname(arena, whole);
-        char *folder = realpath(whole, NULL);
-        is_found = folder && (find_place(registry, arena, ls_arena_strdup(arena, folder), found) ||
+        const char *folder = ls_path_real(arena, whole);
+        is_found = folder && (find_place(registry, arena, folder, found) ||
                               find_receipt(registry, arena, folder, found));
-        free(folder);
     }
     ls_error_clear();
     return is_found;
@@ -248,17 +244,12 @@ static ls_status store_files(ls_registry *registry, ls_arena *arena, const ls_re
 
 const char *ls_registry_name_of(ls_arena *arena, const char *path)
 {
-    char *whole = ls_arena_strdup(arena, path), *real = NULL;
-    for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; n--) {
-        whole[n - 1] = '\0';
-    }
-    const char *last = ls_path_basename(whole);
+    const char *whole = ls_path_trim(arena, path), *last = ls_path_basename(whole);
     if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
-        real = realpath(whole, NULL);
+        const char *real = ls_path_real(arena, whole);
         last = ls_path_basename(real ? real : last);
     }
     char *name = ls_arena_printf(arena, "%.*s", LS_ENTRY_NAME_BYTES_MAX, last);
-    free(real);
     for (char *at = name; *at; at++) {
         *at = isalnum((unsigned char)*at) || strchr("-_.", *at) ? *at : '-';
     }

@@ -156,8 +156,7 @@ static bool read_line(const char **at, ls_chunk *chunk)
     }
     chunk->bytes = bytes;
     *at = text + 1;
-    return *text == '\n' && bytes > 0 && bytes <= LS_CHUNK_BYTES_MAX &&
-           ls_registry_entry_is_hex(chunk->sha256, DIGITS);
+    return *text == '\n' && bytes > 0 && bytes <= LS_CHUNK_BYTES_MAX && ls_hash_is_hex(chunk->sha256, DIGITS);
 }
 
 ls_status ls_chunks_decode(ls_arena *arena, const char *text, uint64_t bytes, const char *where,

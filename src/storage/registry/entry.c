@@ -26,11 +26,6 @@ uint64_t ls_registry_entry_bytes(const ls_registry_entry *entry)
     return bytes;
 }
 
-bool ls_registry_entry_is_hex(const char *text, size_t digits)
-{
-    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
-}
-
 ls_status ls_registry_entry_check_name(const char *name)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
@@ -124,7 +119,7 @@ static ls_status get_digest(const json_t *object, const char *name, const char *
 {
     const char *text = NULL;
     LS_TRY(ls_json_get_string(object, name, key, "", &text));
-    if (!ls_registry_entry_is_hex(text, LS_SHA256_HEX_BYTES - 1)) {
+    if (!ls_hash_is_hex(text, LS_SHA256_HEX_BYTES - 1)) {
         return ls_fail(LS_ERR_DATA, "%s: %s is not a SHA-256 of 64 hexadecimal digits", name, key);
     }
     memcpy(digest_out, text, LS_SHA256_HEX_BYTES);

@@ -91,7 +91,4 @@ uint64_t ls_registry_entry_bytes(const ls_registry_entry *entry);
  * the first one a letter or digit; 1 to LS_ENTRY_NAME_BYTES_MAX long. */
 LS_MUST_CHECK ls_status ls_registry_entry_check_name(const char *name);
 
-/* Whether `text` is `digits` hexadecimal digits in lower case. */
-bool ls_registry_entry_is_hex(const char *text, size_t digits);
-
 #endif

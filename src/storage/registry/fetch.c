@@ -66,10 +66,7 @@ static ls_status fill(ls_registry *registry, ls_arena *arena, const ls_registry_
 ls_status ls_registry_get(ls_registry *registry, ls_arena *arena, const ls_registry_found *found,
                           const char *folder)
 {
-    char *whole = ls_arena_strdup(arena, folder);
-    for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; n--) {
-        whole[n - 1] = '\0';
-    }
+    const char *whole = ls_path_trim(arena, folder);
     /* An empty folder may be there; rmdir refuses any other. */
     if (rmdir(whole) != 0 && errno != ENOENT) {
         return errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR

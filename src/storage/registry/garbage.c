@@ -188,7 +188,7 @@ static const char *digest_in(ls_arena *arena, const char *key)
 {
     const char *last = strrchr(key, '/');
     const char *digest = ls_arena_strndup(arena, last ? last + 1 : key, LS_SHA256_HEX_BYTES - 1);
-    return ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) ? digest : NULL;
+    return ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1) ? digest : NULL;
 }
 
 /* Removes blobs below `folder` whose digest is not in `kept`. */

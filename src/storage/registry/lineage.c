@@ -83,7 +83,7 @@ static ls_status add_children(search *s, size_t node)
         const char *digest = entries[i].key + strlen(prefix);
         size_t number = 0;
         bool is_new = false;
-        if (!ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1)) {
+        if (!ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1)) {
             continue;
         }
         LS_TRY(node_of(s, digest, of->generation + 1, &number, &is_new));

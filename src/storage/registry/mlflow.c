@@ -111,14 +111,13 @@ ls_status ls_registry_export_mlflow(ls_registry *registry, ls_arena *arena, cons
         return ls_fail(LS_ERR_INVALID, "the entry is not a version of %s, and MLflow needs one", found->name);
     }
     LS_TRY(ls_dir_create(dir));
-    char *root = realpath(dir, NULL);
+    const char *root = ls_path_real(arena, dir);
     if (!root) {
         return ls_fail_errno(errno, "can't use %s", dir);
     }
     const char *model = ls_arena_printf(arena, "%s/models/%s", root, found->name);
     const char *parent = ls_arena_printf(arena, "%s/artifacts/%s", root, found->name);
     const char *artifacts = ls_arena_printf(arena, "%s/%u", parent, found->version);
-    free(root);
     if (ls_path_exists(ls_arena_printf(arena, "%s/version-%u/meta.yaml", model, found->version))) {
         return ls_fail(LS_ERR_INVALID, "%s has version %u of %s already", dir, found->version, found->name);
     }

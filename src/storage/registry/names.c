@@ -47,8 +47,7 @@ static ls_status read_event(const json_t *root, const char *where, ls_name_recor
         return ls_fail(LS_ERR_DATA, "%s: there is no stage '%.40s'", where, stage);
     }
     if (record->is_version) {
-        if (!ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1) ||
-            record->stage != LS_STAGE_CANDIDATE) {
+        if (!ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1) || record->stage != LS_STAGE_CANDIDATE) {
             return ls_fail(LS_ERR_DATA,
                            "%s: a version needs the digest of its entry, and begins as candidate", where);
         }

@@ -212,7 +212,7 @@ static ls_status find_prefix(ls_registry *registry, ls_arena *arena, const char 
     }
     const char *digest =
         ls_arena_strndup(arena, entries[0].key + strlen("entries/"), LS_SHA256_HEX_BYTES - 1);
-    if (!ls_registry_entry_is_hex(digest, LS_SHA256_HEX_BYTES - 1)) {
+    if (!ls_hash_is_hex(digest, LS_SHA256_HEX_BYTES - 1)) {
         return ls_fail(LS_ERR_DATA, "%s/%s does not belong there", ls_registry_address(registry),
                        entries[0].key);
     }
@@ -230,7 +230,7 @@ ls_status ls_registry_find(ls_registry *registry, ls_arena *arena, const char *r
     if (name.version_count == 0) {
         const size_t digits = strlen(word);
         const bool is_digest = !at && digits >= PREFIX_DIGITS_MIN && digits < LS_SHA256_HEX_BYTES &&
-                               ls_registry_entry_is_hex(word, digits);
+                               ls_hash_is_hex(word, digits);
         return is_digest ? find_prefix(registry, arena, word, found_out)
                          : fail_unknown(registry, arena, word);
     }

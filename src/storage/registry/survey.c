@@ -2,25 +2,15 @@
 #include "storage/registry/survey.h"
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/yaml.h"
 #include "storage/checkpoint/manifest.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    DEPTH_MAX = 16,
-    DOCUMENT_BYTES_MAX = 16 << 20,
-    SOURCES_MAX = 256,
-    FILES_NAMED_MAX = 16,
-    BLOCK_BYTES = 64 << 10
-};
+enum { DEPTH_MAX = 16, DOCUMENT_BYTES_MAX = 16 << 20, SOURCES_MAX = 256, FILES_NAMED_MAX = 16 };
 
 static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registry_entry_file *file)
 {
@@ -36,35 +26,14 @@ static void add_file(ls_arena *arena, ls_registry_entry *entry, const ls_registr
     entry->files[count] = *file;
 }
 
-/* By reading, because the pages of a mapped file count as memory of the process. */
-static ls_status hash_of(int fd, const char *path, ls_registry_entry_file *file)
-{
-    char block[BLOCK_BYTES];
-    ls_sha256 hash;
-    ssize_t got;
-    ls_sha256_init(&hash);
-    file->bytes = 0;
-    while ((got = read(fd, block, sizeof block)) > 0) {
-        ls_sha256_update(&hash, block, (size_t)got);
-        file->bytes += (uint64_t)got;
-    }
-    ls_sha256_finish(&hash, file->sha256);
-    return got == 0 ? LS_OK : ls_fail_errno(errno, "can't read %s", path);
-}
-
 ls_status ls_survey_hash(const char *path, ls_registry_entry_file *file)
 {
-    struct stat info;
-    /* Opening a pipe would wait for a writer. */
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        return ls_fail(LS_ERR_INVALID, "%s is not a plain file, and cannot be in the registry", path);
-    }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return ls_fail_errno(errno, "can't open %s", path);
-    }
-    const ls_status status = hash_of(fd, path, file);
+    int fd = -1;
+    size_t bytes = 0;
+    LS_TRY(ls_file_open(path, &fd, &bytes));
+    const ls_status status = ls_file_sha256(fd, path, bytes, file->sha256);
     close(fd);
+    file->bytes = bytes;
     return status;
 }
 
@@ -251,17 +220,17 @@ static ls_status survey_files(ls_arena *arena, ls_registry_entry *entry, ls_surv
 static ls_status read_sources(ls_arena *arena, const char *text, size_t bytes, const char *where,
                               ls_survey_source *sources)
 {
+    static const struct {
+        const char *section, *key, *as;
+    } single[] = {
+        {"model", "from", "base"}, {"adapter", "from", "adapter"}, {"tokenizer", "file", "tokenizer"}};
     ls_document document = {0};
     LS_TRY(ls_yaml_parse(text, bytes, where, &document));
     const json_t *train = json_object_get(json_object_get(document.root, "data"), "train");
-    add_source(arena, sources,
-               json_string_value(json_object_get(json_object_get(document.root, "model"), "from")), "base");
-    add_source(arena, sources,
-               json_string_value(json_object_get(json_object_get(document.root, "adapter"), "from")),
-               "adapter");
-    add_source(arena, sources,
-               json_string_value(json_object_get(json_object_get(document.root, "tokenizer"), "file")),
-               "tokenizer");
+    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) {
+        const json_t *section = json_object_get(document.root, single[i].section);
+        add_source(arena, sources, json_string_value(json_object_get(section, single[i].key)), single[i].as);
+    }
     for (size_t i = 0; i < json_array_size(train); i++) {
         const json_t *item = json_array_get(train, i);
         const char *path = json_string_value(item);
@@ -361,13 +330,8 @@ const char *ls_survey_path(ls_arena *arena, const ls_registry_entry *entry,
 
 static ls_status real_path(ls_arena *arena, const char *path, const char **real_out)
 {
-    char *real = realpath(path, NULL);
-    if (!real) {
-        return ls_fail_errno(errno, "can't look at %s", path);
-    }
-    *real_out = ls_arena_strdup(arena, real);
-    free(real);
-    return LS_OK;
+    *real_out = ls_path_real(arena, path);
+    return *real_out ? LS_OK : ls_fail_errno(errno, "can't look at %s", path);
 }
 
 ls_status ls_survey(ls_arena *arena, const char *path, ls_registry_entry *entry,

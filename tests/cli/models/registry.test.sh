@@ -122,7 +122,7 @@ expect 2 registry add odd --name odd
 says "not UTF-8"
 mkdir pipes && mkfifo pipes/fifo
 expect 2 registry add pipes --name pipes
-says "not a plain file"
+says "not a regular file"
 prefix=$(entry_of corpus)
 touch "home/registry/entries/${prefix:0:8}$(printf '%056d' 0).json"
 expect 2 registry show "${prefix:0:8}"

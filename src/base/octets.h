@@ -5,8 +5,8 @@
  * A test returns the highest bit of each byte that passes it. Most text is ASCII: what is not is
  * read character by character.
  */
-#ifndef LS_DATA_PREPARATION_OCTETS_H
-#define LS_DATA_PREPARATION_OCTETS_H
+#ifndef LS_BASE_OCTETS_H
+#define LS_BASE_OCTETS_H
 
 #include <endian.h>
 #include <stdbool.h>
