@@ -260,6 +260,8 @@ typedef struct ls_run_checkpoint {
     uint64_t keep_last;           /* >= 1 */
     uint64_t keep_best;           /* by validation loss, 0: none */
     uint64_t keep_every;          /* keep steps that are multiples of this; 0: none */
+    double budget;                /* USD a month for those that are kept; 0: no limit */
+    double price;                 /* USD for a GB a month; auto: that of the queue */
     uint64_t weights_every_steps; /* steps between snapshots of the weights; 0: never */
     ls_weights_dtype weights_dtype;
     uint64_t weights_keep_last; /* 0: all */

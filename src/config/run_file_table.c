@@ -163,6 +163,8 @@ static const ls_option options[] = {
     {U64("checkpoint.keep_last", checkpoint.keep_last, "3", 1, 1 << 20), .help = "number of newest checkpoints to keep"},
     {U64("checkpoint.keep_best", checkpoint.keep_best, "1", 0, 1 << 20), .help = "number of checkpoints with the lowest validation loss to keep in addition to the newest ones; only checkpoints of steps that are also evaluated (eval.every_steps) are compared"},
     {U64("checkpoint.keep_every", checkpoint.keep_every, "0", 0, MANY), .help = "also keep checkpoints whose step is a multiple of this number; 0: keep none for that reason"},
+    {F64("checkpoint.budget", checkpoint.budget, "0", 0, 1e6), .value_name = "USD", .help = "most that the checkpoints in the run directory may cost a month: the oldest ones are removed beyond it, also those that the settings above keep, but never the newest one, pinned ones and snapshots of the weights; 0: no limit"},
+    {F64_AUTO("checkpoint.price", checkpoint.price, 1e-4, 1000), .value_name = "USD", .help = "price of storing a GB for a month in the run directory, for checkpoint.budget; auto: that of the queue (money.storage in config.yaml)"},
     {U64("checkpoint.weights_every_steps", checkpoint.weights_every_steps, "0", 0, MANY), .help = "number of steps between snapshots of the weights alone (RUN/checkpoints/weights/STEP), for use with the commands sample, eval and export, and with the Python library transformers; 0: never"},
     {CHOICE("checkpoint.weights_dtype", checkpoint.weights_dtype, "bf16", weights_dtypes), .help = "number format of snapshots of the weights"},
     {U64("checkpoint.weights_keep_last", checkpoint.weights_keep_last, "0", 0, 1 << 20), .help = "number of newest snapshots of the weights to keep; 0: all"},

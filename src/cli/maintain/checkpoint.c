@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "config/run_file.h"
+#include "execution/run/meter.h"
 #include "storage/checkpoint/manifest.h"
 #include "storage/mirror/mirror.h"
 
@@ -46,6 +47,9 @@ static bool find_rules(ls_arena *arena, const char *root, ls_checkpoint_prune_op
     *options_out = (ls_checkpoint_prune_options){.keep_last = run.checkpoint.keep_last,
                                                  .keep_best = run.checkpoint.keep_best,
                                                  .keep_every = run.checkpoint.keep_every};
+    if (ls_meter_room(&run.checkpoint, &options_out->bytes_max) != LS_OK) {
+        ls_error_clear(); /* the price is that of a queue */
+    }
     return true;
 }
 
@@ -369,6 +373,7 @@ const ls_command ls_command_checkpoint_verify = {
 
 typedef struct prune_settings {
     uint64_t keep_last, keep_best, keep_every;
+    double budget, price;
     bool dry_run;
 } prune_settings;
 
@@ -378,6 +383,10 @@ static const ls_option prune_options[] = {
                "number of checkpoints with the lowest validation loss to keep"),
     LS_ROW_U64(prune_settings, keep_every, "0", 0, LS_OPTION_U64_MAX,
                "also keep checkpoints whose step is a multiple of N; 0: keep none for that reason"),
+    LS_ROW_F64(
+        prune_settings, budget, "0", 0, 1e6,
+        "most that what is kept may cost a month, in USD: the oldest are removed beyond it; 0: no limit"),
+    LS_ROW_F64(prune_settings, price, "0.023", 1e-4, 1000, "price of storing a GB for a month, for --budget"),
     LS_ROW_BOOL(prune_settings, dry_run, "print which checkpoints would be removed, without removing them"),
 };
 
@@ -404,10 +413,12 @@ static ls_status run_prune(const ls_invocation *invocation)
         return ls_fail(LS_ERR_NOT_FOUND, "%s is not a folder; give a run directory or its checkpoints folder",
                        path);
     }
-    const ls_checkpoint_prune_options options = {.keep_last = settings->keep_last,
-                                                 .keep_best = settings->keep_best,
-                                                 .keep_every = settings->keep_every,
-                                                 .dry_run = settings->dry_run};
+    ls_checkpoint_prune_options options = {.keep_last = settings->keep_last,
+                                           .keep_best = settings->keep_best,
+                                           .keep_every = settings->keep_every,
+                                           .dry_run = settings->dry_run};
+    const ls_run_checkpoint money = {.budget = settings->budget, .price = settings->price};
+    LS_TRY(ls_meter_room(&money, &options.bytes_max));
     uint64_t *removed = NULL;
     size_t count = 0;
     const char *root = root_of(invocation->arena, path);
@@ -432,6 +443,7 @@ const ls_command ls_command_checkpoint_prune = {
                "\n"
                "Examples:\n"
                "  lockstep checkpoint prune runs/mine --dry-run\n"
+               "  lockstep checkpoint prune runs/mine --dry-run --budget 5\n"
                "  lockstep checkpoint prune runs/mine --keep-last 1 --keep-best 2",
     LS_SETTINGS(prune_settings, prune_options),
     .run = run_prune,

@@ -40,6 +40,20 @@ ls_status ls_meter_open(const ls_run_job *job, uint32_t devices, double begun_s,
     return LS_OK;
 }
 
+ls_status ls_meter_room(const ls_run_checkpoint *checkpoint, uint64_t *bytes_out)
+{
+    const double price =
+        checkpoint->price != LS_AUTO_F64 ? checkpoint->price : told("LOCKSTEP_STORAGE_PRICE");
+    if (checkpoint->budget > 0.0 && !(price > 0.0)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "checkpoint.budget is %.2f USD a month, but the price of storage is not known: set "
+                       "checkpoint.price, the price in USD of a GB for a month",
+                       checkpoint->budget);
+    }
+    *bytes_out = checkpoint->budget > 0.0 ? (uint64_t)fmax(1.0, 1e9 * checkpoint->budget / price) : 0;
+    return LS_OK;
+}
+
 static double since(const ls_meter *meter, double now_s)
 {
     return meter->devices * fmax(0.0, now_s - meter->at_s) * meter->price_usd / 3600.0;

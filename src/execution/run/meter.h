@@ -9,7 +9,7 @@
  * and the time log of the run has the cost of earlier starts. The run stops by itself at
  * job.max_cost: no daemon has to be there.
  *
- * Pure but for ls_meter_open, which reads the environment. Used by one thread.
+ * Pure but for ls_meter_open and ls_meter_room, which read the environment. Used by one thread.
  */
 #ifndef LS_EXECUTION_RUN_METER_H
 #define LS_EXECUTION_RUN_METER_H
@@ -36,6 +36,11 @@ typedef struct ls_meter {
  */
 LS_MUST_CHECK ls_status ls_meter_open(const ls_run_job *job, uint32_t devices, double begun_s,
                                       double earlier_usd, ls_meter *meter_out);
+/*
+ * What the checkpoints may hold together for checkpoint.budget, at checkpoint.price or that of the
+ * queue (LOCKSTEP_STORAGE_PRICE); 0: no limit. Errors: LS_ERR_INVALID when the price is not known.
+ */
+LS_MUST_CHECK ls_status ls_meter_room(const ls_run_checkpoint *checkpoint, uint64_t *bytes_out);
 /* The run has this many devices from now_s on. Returns the cost of this process so far. */
 double ls_meter_note(ls_meter *meter, uint32_t devices, double now_s);
 /* The cost of all starts up to now_s. */

@@ -98,9 +98,9 @@ ls_status ls_trainer_begin_mirror(ls_trainer *trainer)
         .root = trainer->dir.checkpoints,
         .rules = {.keep = {.keep_last = c->mirror_keep_last,
                            .keep_best = c->keep_best,
-                           .keep_every = c->keep_every},
-                  .keep_for_s = c->mirror_keep_for_s,
-                  .bytes_max = (uint64_t)(1e9 * c->mirror_budget / c->mirror_price)}};
+                           .keep_every = c->keep_every,
+                           .bytes_max = (uint64_t)(1e9 * c->mirror_budget / c->mirror_price)},
+                  .keep_for_s = c->mirror_keep_for_s}};
     const ls_status status = ls_mirroring_start(&options, &trainer->saving.mirroring);
     if (status != LS_OK) {
         return ls_fail_within(status, "checkpoint.mirror");

@@ -408,6 +408,7 @@ static ls_status load_run(ls_trainer *trainer, ls_run_file *run_out)
     }
     LS_TRY(ls_run_file_load(options->config, overrides, count, &trainer->arena, run_out));
     LS_TRY(ls_meter_open(&run_out->job, 1, 0.0, 0.0, &(ls_meter){0})); /* a cap needs a price */
+    LS_TRY(ls_meter_room(&run_out->checkpoint, &(uint64_t){0}));
     if (run_out->job.command.count > 0) {
         return ls_fail(
             LS_ERR_INVALID,

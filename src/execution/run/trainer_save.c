@@ -184,7 +184,8 @@ static ls_status make_job(ls_trainer *trainer, const ls_state *state, ls_save_jo
                                               .keep_best = run->keep_best,
                                               .keep_every = run->keep_every,
                                               .saved = job.meta.step};
-    if (weights_are_due(trainer)) {
+    status = ls_meter_room(run, &job.prune.bytes_max);
+    if (status == LS_OK && weights_are_due(trainer)) {
         status = add_weights(trainer, state, &job);
     }
     if (status != LS_OK) {

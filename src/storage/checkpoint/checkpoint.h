@@ -358,6 +358,7 @@ typedef struct ls_checkpoint_prune_options {
     uint64_t keep_last;
     uint64_t keep_best;  /* number of those with the lowest val_loss to keep as well */
     uint64_t keep_every; /* also keep those whose step is a multiple of this; 0: none */
+    uint64_t bytes_max;  /* of all together, which has the last word; 0: no limit */
     /* If the prune follows a save: the step just saved. Checkpoints of later steps were written
      * by an earlier start of the run that this one could not resume from (because of damage,
      * say). They do not count as newer checkpoints, otherwise the good ones would be removed in
@@ -378,6 +379,11 @@ enum {
 /* For each entry of a list, oldest first (ls_checkpoint_list). Pure. */
 void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
                            const ls_checkpoint_prune_options *options, unsigned *reasons_out);
+/* Takes the reasons of the oldest ones away, while those that are kept have more than bytes_max
+ * together; never of the newest good one, of pinned and of damaged ones. ls_checkpoint_reasons has
+ * done so. */
+void ls_checkpoint_fit(const ls_checkpoint_entry *entries, size_t count,
+                       const ls_checkpoint_prune_options *options, unsigned *reasons);
 /* "last, best": in `arena`; "" for none. */
 const char *ls_checkpoint_reasons_text(ls_arena *arena, unsigned reasons);
 

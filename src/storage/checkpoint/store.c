@@ -352,6 +352,23 @@ static unsigned reasons_of(const ls_checkpoint_entry *entries, size_t count, siz
            (every ? LS_KEPT_EVERY : 0) | (entry->pinned ? LS_KEPT_PINNED : 0);
 }
 
+void ls_checkpoint_fit(const ls_checkpoint_entry *entries, size_t count,
+                       const ls_checkpoint_prune_options *options, unsigned *reasons)
+{
+    uint64_t bytes = 0;
+    bool has_newest = false;
+    for (size_t i = count; i-- > 0 && options->bytes_max > 0;) {
+        const ls_checkpoint_entry *entry = &entries[i];
+        const bool is_newest = !has_newest && counts(entry, options);
+        const bool is_safe = is_newest || entry->problem || entry->pinned;
+        has_newest = has_newest || is_newest;
+        if (!is_safe && bytes + entry->bytes > options->bytes_max) {
+            reasons[i] = 0;
+        }
+        bytes += reasons[i] ? entry->bytes : 0;
+    }
+}
+
 void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
                            const ls_checkpoint_prune_options *options, unsigned *reasons_out)
 {
@@ -360,6 +377,7 @@ void ls_checkpoint_reasons(const ls_checkpoint_entry *entries, size_t count,
         reasons_out[i] = reasons_of(entries, count, i, newer, options);
         newer += counts(&entries[i], options);
     }
+    ls_checkpoint_fit(entries, count, options, reasons_out);
 }
 
 const char *ls_checkpoint_reasons_text(ls_arena *arena, unsigned reasons)
@@ -377,11 +395,13 @@ const char *ls_checkpoint_reasons_text(ls_arena *arena, unsigned reasons)
 void ls_checkpoint_doom(const ls_checkpoint_entry *entries, size_t count,
                         const ls_checkpoint_prune_options *options, bool *doomed_out)
 {
-    size_t newer = 0;
-    for (size_t i = count; i-- > 0;) {
-        doomed_out[i] = reasons_of(entries, count, i, newer, options) == 0;
-        newer += counts(&entries[i], options);
+    ls_arena arena = {0};
+    unsigned *reasons = ls_arena_new(&arena, unsigned, count + 1);
+    ls_checkpoint_reasons(entries, count, options, reasons);
+    for (size_t i = 0; i < count; i++) {
+        doomed_out[i] = reasons[i] == 0;
     }
+    ls_arena_release(&arena);
 }
 
 /* State of a prune that runs its own loop. */

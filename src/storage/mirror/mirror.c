@@ -416,16 +416,13 @@ static void choose(const ls_checkpoint_entry *entries, const double *modified_s,
                    const ls_mirror_rules *rules, unsigned *stays)
 {
     const double now_s = ls_clock_wall_s();
-    uint64_t bytes = 0;
-    ls_checkpoint_reasons(entries, count, &rules->keep, stays);
-    for (size_t i = count; i-- > 0;) {
-        const bool is_newest = bytes == 0;
-        const bool fits = is_newest || !rules->bytes_max || bytes + entries[i].bytes <= rules->bytes_max;
-        if (!entries[i].problem) {
-            stays[i] = fits && (stays[i] || now_s - modified_s[i] <= rules->keep_for_s);
-            bytes += stays[i] ? entries[i].bytes : 0;
-        }
+    ls_checkpoint_prune_options by_number = rules->keep;
+    by_number.bytes_max = 0;
+    ls_checkpoint_reasons(entries, count, &by_number, stays);
+    for (size_t i = 0; i < count; i++) {
+        stays[i] = stays[i] || now_s - modified_s[i] <= rules->keep_for_s;
     }
+    ls_checkpoint_fit(entries, count, &rules->keep, stays);
 }
 
 static ls_status prune(ls_blob_store *store, ls_arena *arena, const ls_mirror_rules *rules, size_t *removed)

@@ -48,14 +48,13 @@ LS_MUST_CHECK ls_status ls_mirror_verify(ls_blob_store *store, uint64_t step);
 
 /* What stays in a mirror. */
 typedef struct ls_mirror_rules {
-    ls_checkpoint_prune_options keep; /* by number */
+    ls_checkpoint_prune_options keep; /* by number, and bytes_max */
     double keep_for_s;                /* all that are younger */
-    uint64_t bytes_max;               /* of all together, which has the last word; 0: no limit */
 } ls_mirror_rules;
 
 /*
  * Removes good checkpoints that no rule keeps, then the oldest ones while all together have more
- * than bytes_max, and what interrupted copies left of steps before the newest checkpoint. The
+ * than keep.bytes_max, and what interrupted copies left of steps before the newest checkpoint. The
  * newest good one always stays. removed_out: their number. Errors: those of the store.
  */
 LS_MUST_CHECK ls_status ls_mirror_prune(ls_blob_store *store, const ls_mirror_rules *rules,

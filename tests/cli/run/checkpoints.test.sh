@@ -152,5 +152,14 @@ expect 0 "${train[@]}" --run-dir kept --set checkpoint.keep_last=1 --set checkpo
 same "kept: every 8th and the last" "$(steps_of kept)" "8 16 24 "
 expect 0 "$LOCKSTEP" checkpoint ls kept
 prints "last, every" "every"
+# Two checkpoints fit into the budget: GB are dear here.
+price=$(python3 -c 'import os, sys; print(1e9 / sum(os.path.getsize(f"kept/checkpoints/8/{f}") for f in os.listdir("kept/checkpoints/8") if f.endswith(".safetensors")) / 1000)')
+expect 0 "$LOCKSTEP" checkpoint prune kept --dry-run --keep-last 3 --budget 0.0025 --price "$price"
+prints "kept 24: last" "kept 16: last" "would remove 8"
+expect 2 "${train[@]}" --run-dir cheap --set checkpoint.budget=1
+says "checkpoint.budget is 1.00 USD a month" "set checkpoint.price"
+expect 0 "${train[@]}" --run-dir cheap --set checkpoint.budget=0.0025 --set checkpoint.price="$price"
+same "the newest two" "$(steps_of cheap)" "20 24 "
+same "the end under a budget" "$(hashes "$out")" "$reference"
 
 finish

@@ -56,12 +56,33 @@ static void queues_tell_price_and_cost(void **state)
     unsetenv("LOCKSTEP_SPENT");
 }
 
+/* 10 USD a month at 0.02 for a GB are 500 GB. */
+static void budgets_of_checkpoints_are_bytes(void **state)
+{
+    (void)state;
+    uint64_t bytes = 7;
+    ls_run_checkpoint given = {.budget = 10.0, .price = 0.02};
+    assert_int_equal(ls_meter_room(&given, &bytes), LS_OK);
+    assert_int_equal(bytes, UINT64_C(500000000000));
+    given.price = LS_AUTO_F64;
+    assert_int_equal(ls_meter_room(&given, &bytes), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "checkpoint.price"));
+    setenv("LOCKSTEP_STORAGE_PRICE", "0.01", 1);
+    assert_int_equal(ls_meter_room(&given, &bytes), LS_OK);
+    assert_int_equal(bytes, UINT64_C(1000000000000));
+    unsetenv("LOCKSTEP_STORAGE_PRICE");
+    given.budget = 0.0;
+    assert_int_equal(ls_meter_room(&given, &bytes), LS_OK);
+    assert_int_equal(bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs_follow_the_devices),
         cmocka_unit_test(caps_need_a_price_and_room),
         cmocka_unit_test(queues_tell_price_and_cost),
+        cmocka_unit_test(budgets_of_checkpoints_are_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

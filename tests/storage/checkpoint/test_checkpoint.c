@@ -511,6 +511,18 @@ static void checkpoint_prune_keeps_last_best_every_pinned_and_newest_good(void *
     assert_int_equal(removed[0], 100);
     assert_int_equal(removed[1], 300);
     assert_true(ls_path_exists(ls_path_join(&arena, f->root, "100")));
+    /* Room for two, 600 and 500: the best goes, too, and the pinned one stays. */
+    ls_checkpoint_entry *entries = NULL;
+    assert_int_equal(ls_checkpoint_list(&arena, f->root, &entries, &count), LS_OK);
+    options.bytes_max = 2 * entries[5].bytes;
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(removed[1], 200);
+    options.bytes_max = 1; /* the newest stays, and the pinned one */
+    assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
+    assert_int_equal(count, 4);
+    assert_int_equal(removed[3], 500);
+    options.bytes_max = 0;
     options.dry_run = false;
     assert_int_equal(ls_checkpoint_prune(&arena, f->root, &options, &removed, &count), LS_OK);
     assert_int_equal(count, 2);

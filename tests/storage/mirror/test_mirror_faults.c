@@ -218,9 +218,9 @@ static void mirror_prune_rules(void **state)
     } cases[] = {{{.keep = {.keep_last = 2}}, 1u << 3 | 1u << 2},
                  {{.keep = {.keep_last = 1, .keep_every = 1}}, 1u << 3 | 1u << 2 | 1u << 1},
                  {{.keep = {.keep_last = 1}, .keep_for_s = 1e10}, 1u << 3 | 1u << 2 | 1u << 1},
-                 {{.keep = {.keep_last = 3}, .bytes_max = 30000}, 1u << 3 | 1u << 2},
-                 {{.keep = {.keep_last = 1}, .keep_for_s = 1e10, .bytes_max = 30000}, 1u << 3 | 1u << 2},
-                 {{.keep = {.keep_last = 3}, .bytes_max = 1}, 1u << 3}};
+                 {{.keep = {.keep_last = 3, .bytes_max = 30000}}, 1u << 3 | 1u << 2},
+                 {{.keep = {.keep_last = 1, .bytes_max = 30000}, .keep_for_s = 1e10}, 1u << 3 | 1u << 2},
+                 {{.keep = {.keep_last = 3, .bytes_max = 1}}, 1u << 3}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t sent = 0;
         size_t removed = 0;
