@@ -3,18 +3,19 @@
 """Time to the picture of a run of 100 metrics: `lockstep view` beside other programs with a page.
 
     python3 -m venv VENV && VENV/bin/pip install tensorboard trackio
-    VENV/bin/python bench/page_peer.py [LOCKSTEP] [--steps 10000] [--loads 3]
+    VENV/bin/python bench/page_peer.py [LOCKSTEP] [--steps 10000] [--loads 3] [--limit 900] [--only tensorboard]
 
 Writes the same random numbers for each, opens the page of the run in the headless Chromium of tests/browser, each program in turn, and prints
 the milliseconds from the request until the first chart is there, middle of the loads, and the bytes that came. A page counts as drawn when
 a selector finds the parts of a chart, looked for every 20 ms: that favours the others, some of which draw its line later. A program that is not
-installed is left out.
+installed is left out; one that takes longer than the limit to write the run, or to draw it, is given up with a line that says so.
 """
 import argparse
 import importlib.util
 import os
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,14 @@ import browser  # noqa: E402
 
 NAMES = [f"layer_{i}.norm" for i in range(100)]
 POOL = [random.Random(1).random() for _ in range(997)]
-browser.DEADLINE_S = 120
+
+
+class TooSlow(Exception):
+    """The time of --limit is over."""
+
+
+def give_up(*_):
+    raise TooSlow
 
 
 def value(step, i):
@@ -90,7 +98,11 @@ def measure(chromium, name, arguments, scratch):
     write, command, path, drawn = PEERS[name]
     folder = f"{scratch}/{name}"
     os.makedirs(folder)
+    begun = time.monotonic()
+    signal.alarm(arguments.limit)
     write(folder, arguments.steps)
+    written = time.monotonic() - begun
+    signal.alarm(arguments.limit)
     process, address = serve([word.format(lockstep=os.path.abspath(arguments.lockstep), folder=folder) for word in command], f"{scratch}/log")
     times, sizes = [], []
     try:
@@ -103,9 +115,10 @@ def measure(chromium, name, arguments, scratch):
             sizes.append(page.bytes / 1000)
             page.close()
     finally:
-        process.terminate()
+        signal.alarm(0)
+        process.kill()
         process.wait()
-    print(f"{name:12}  first {times[0]:7.0f} ms  then {statistics.median(times[1:]):7.0f} ms  {statistics.median(sizes[1:]):8.0f} kB", flush=True)
+    print(f"{name:12}  written in {written:5.0f} s  first {times[0]:7.0f} ms  then {statistics.median(times[1:]):7.0f} ms  {statistics.median(sizes[1:]):8.0f} kB", flush=True)
 
 
 def main():
@@ -113,12 +126,20 @@ def main():
     parser.add_argument("lockstep", nargs="?", default="build/release/lockstep")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--loads", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=900, help="seconds for writing, and again for all loads")
+    parser.add_argument("--only", action="append", help="only this program, and others given likewise")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, browser.Browser() as chromium:
+    with tempfile.TemporaryDirectory() as scratch:
         os.environ["LOCKSTEP_HOME"] = f"{scratch}/home"
-        for name in PEERS:
+        signal.signal(signal.SIGALRM, give_up)
+        browser.DEADLINE_S = arguments.limit
+        for name in arguments.only or PEERS:
             if name == "lockstep" or importlib.util.find_spec(name):
-                measure(chromium, name, arguments, scratch)
+                try:
+                    with browser.Browser() as chromium:
+                        measure(chromium, name, arguments, scratch)
+                except TooSlow:
+                    print(f"{name:12}  given up after {arguments.limit} s", flush=True)
 
 
 if __name__ == "__main__":
