@@ -3,7 +3,8 @@
 # tests/cli/lib.sh:
 #
 #   slurm_need                   ends the test with 77 where Slurm is not installed
-#   slurm_up NODES [OPTION...]   starts it; $slurm is its folder, SLURM_CONF is exported. OPTION: of lockstep slurm-config
+#   slurm_up NODES [OPTION...]   starts it; $slurm is its folder, SLURM_CONF is exported. OPTION: of lockstep slurm-config. A test that has a function
+#                                slurm_edit changes the files there first
 #   slurm_as COMMAND...          runs a command as its user; $slurm/lockstep is the program under test, where that user can run it
 #   slurm_lose NODE              ends the node's slurmd and all that runs there, as a machine that loses power would
 #   slurm_down                   stops it; done anyway when the test ends
@@ -42,6 +43,7 @@ slurm_up() {
     while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port < 19670 ? port + 30 : 17000)); done
     slurm_as "$slurm/lockstep" slurm-config --local --nodes "$nodes" --port "$port" -o "$slurm" "$@" >/dev/null || exit 1
     echo "FirstJobId=$((100 + $$ % 300 * 40))" >>"$slurm/slurm.conf" # the port where a job's nodes meet goes by its number
+    ! declare -F slurm_edit >/dev/null || slurm_edit
     slurm_as "$slurm/start" || {
         tail -n 20 "$slurm"/log/*.log
         exit 1

@@ -342,6 +342,12 @@ static void append_usage(const json_t *answer, ls_arena *arena, ls_text *text)
         const char *currency = ls_queue_string(answer, "currency");
         ls_text_printf(text, "\nA device-hour costs %.4g ", price);
         ls_text_append_printable(text, currency ? currency : "", strlen(currency ? currency : ""), "");
+        const json_t *kinds = json_object_get(answer, "kind_prices");
+        for (size_t i = 0; i < json_array_size(kinds); i++) {
+            const char *kind = json_string_value(json_array_get(kinds, i));
+            ls_text_append(text, i ? ", " : "; by kind of node: ");
+            ls_text_append_printable(text, kind ? kind : "", strlen(kind ? kind : ""), "");
+        }
         ls_text_append(text, ".\n");
     } else {
         ls_text_append(text, "\nNo cost: set the price of a device-hour in config.yaml (money.price).\n");

@@ -348,8 +348,7 @@ static const ls_api_field job_out[] = {
     OUT("after", LS_API_INTEGERS, "jobs that must succeed before this one starts"),
     OUT_OR_NULL("directory", LS_API_STRING, "folder the job runs in"),
     OUT_OR_NULL("file_name", LS_API_STRING, "name of the run file"),
-    OUT("command", LS_API_STRINGS,
-        "program and its arguments, as long as they are known; empty for a training run"),
+    OUT("command", LS_API_STRINGS, "program and its arguments, as far as known; empty for a training run"),
     OUT("set", LS_API_STRINGS, "settings that override the run file"),
     OUT("min_ranks", LS_API_INTEGER, "smallest number of devices the job runs with"),
     OUT("max_ranks", LS_API_INTEGER, "largest number of devices the job runs with"),
@@ -365,6 +364,7 @@ static const ls_api_field job_out[] = {
     OF("nodes", LS_API_OBJECTS, places, "nodes and devices the job runs on"),
     OUT("engine", LS_API_STRING, "local or slurm"),
     OUT_OR_NULL("engine_ref", LS_API_STRING, "name the engine has for the job; null: none"),
+    OUT_OR_NULL("kind", LS_API_STRING, "kind of the nodes of its last start; null: it has not started"),
     OF("usage", LS_API_OBJECT, usage_rows, "device-hours and cost of the job"),
     OUT("rates", LS_API_OBJECT, "cost and joules of a step and of a million tokens, each may be null"),
     OUT("foresight", LS_API_OBJECT, "predicted start and end, and when they were predicted"),
@@ -544,6 +544,7 @@ static const ls_api_field node_rows[] = {
     OUT("kind", LS_API_STRING, "kind of the node's devices"),
     OUT("devices", LS_API_INTEGER, "number of devices of the node"),
     OUT("used", LS_API_INTEGER, "number of devices of the node that jobs have"),
+    OUT_OR_NULL("price_per_device_h", LS_API_NUMBER, "price of a device-hour here; null: no price is set"),
     OF("jobs", LS_API_OBJECTS, holders, "jobs that have devices of the node"),
     OUT("readings", LS_API_OBJECTS,
         "{device, job, account, utilization, memory_bytes, memory_max_bytes, power_w, ...} of its GPUs"),
@@ -579,14 +580,14 @@ static const ls_api_field upkeep_out[] = {
 static const ls_api_field reload_out[] = {
     OUT("config", LS_API_STRING, "path of the file"),
     OUT("changed", LS_API_STRINGS, "settings that have changed and take effect now"),
-    OUT("restart", LS_API_STRINGS,
-        "settings that differ from those the daemon started with and take effect when it is restarted"),
+    OUT("restart", LS_API_STRINGS, "settings that have changed and take effect when it is restarted"),
 };
 static const ls_api_field usage_out[] = {
     OF("accounts", LS_API_OBJECTS, account_usage, "device-hours and cost of each account"),
     OF("total", LS_API_OBJECT, usage_rows, "device-hours and cost of all accounts together"),
     OUT_OR_NULL("machine", LS_API_OBJECT, "{energy_j, free_energy_j} in joules; null: not measured"),
     OUT_OR_NULL("price_per_device_h", LS_API_NUMBER, "price of a device-hour; null: no price is set"),
+    OUT("kind_prices", LS_API_STRINGS, "KIND=PRICE: other prices of a device-hour, by kind of node"),
     OUT("currency", LS_API_STRING, "currency of the price"),
     OUT("foresight", LS_API_OBJECT, "how accurate predicted starts and ends were"),
 };

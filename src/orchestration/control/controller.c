@@ -223,6 +223,7 @@ ls_status ls_controller_create(const ls_controller_settings *settings, ls_engine
         c->device_count += c->nodes[i].devices;
     }
     ls_places_make(c);
+    ls_money_configure(c);
     const ls_status status = ls_queue_create(c);
     if (status != LS_OK) {
         ls_controller_destroy(c);
@@ -310,6 +311,7 @@ void ls_controller_configure(ls_controller *c, const ls_controller_settings *set
     c->settings.reservations = before.reservations;
     c->settings.half_life_s = before.half_life_s;
     c->settings.jobs_max = before.jobs_max;
+    ls_money_configure(c);
     if (c->policy) {
         ls_policy_tune(c->policy,
                        &(ls_policy_tuning){.preempt = settings->preempt,

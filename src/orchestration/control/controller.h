@@ -164,6 +164,9 @@ typedef struct ls_account {
     ls_priority priority_max;
     char users[LS_ACCOUNT_USERS_BYTES_MAX + 1]; /* "ann,bob": its members; "": open to everyone */
     uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+    /* allocated, each at the price of its kind as a multiple of the price of a device; so are those
+     * of a month */
+    uint64_t priced_device_ms;
     uint64_t energy_mj; /* millijoules; 0: not known */
     uint64_t jobs;
     uint64_t share_ms[3], share_at_ms; /* past usage as the policy weighs it (ls_policy_usage) */
@@ -222,8 +225,8 @@ typedef struct ls_controller_calls {
     /* A job that is no longer in memory; the controller destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
     /* Sums over the jobs that ended at since_s or later: an array of {"account", "user", "jobs",
-     * "allocated", "idle", "waiting", "lost"}, in device-milliseconds, "energy" in millijoules, and
-     * "stored" and "sent" in bytes.
+     * "allocated", "idle", "waiting", "lost", "priced"}, in device-milliseconds, "energy" in
+     * millijoules, and "stored" and "sent" in bytes.
      * NULL: it cannot be read. */
     json_t *(*used)(void *context, double since_s);
     /* The number of the user's job with that key, of those that are no longer in memory; 0: none.
@@ -252,6 +255,8 @@ typedef struct ls_controller_settings {
     double busy_for_s, busy_below; /* alert: devices busy for less than that share; 0: never */
     double start_timeout_s;        /* a job STARTING for longer counts as lost */
     double price_per_device_h;     /* price of a device-hour in `usage`; 0: not known */
+    /* "KIND=PRICE", for nodes of those kinds; must outlive the controller */
+    ls_option_strings kind_prices;
     const char *currency;
     bool strict_accounts;   /* accounts must exist; otherwise they are created when first used */
     bool own_accounts_only; /* ordinary users create only their own */

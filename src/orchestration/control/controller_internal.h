@@ -122,7 +122,8 @@ struct ls_controller {
     ls_account_entry **accounts; /* the index is the policy's */
     uint32_t account_count;
     double time_s;
-    double ahead_s; /* what the wall clock shows now is time_s + ahead_s */
+    double ahead_s;      /* what the wall clock shows now is time_s + ahead_s */
+    double dearest_rate; /* of the kinds of nodes here (ls_money_rate) */
     /* when a cap, a budget or an alert is due, as of the last turn; INFINITY: never */
     double alarm_s;
     ls_sweep **sweeps; /* by number */
@@ -217,6 +218,8 @@ void ls_queue_withhold(ls_controller *c, ls_entry *entry);
 void ls_queue_give_back(ls_controller *c, ls_entry *entry);
 /* The job has left its devices and waits again. */
 void ls_queue_again(ls_controller *c, ls_entry *entry);
+/* The account of the job; NULL: there is none of that name. */
+ls_account_entry *ls_queue_account_of(const ls_controller *c, const ls_job *job);
 /* The policy's number of its account, which must exist. */
 uint32_t ls_queue_account_index(const ls_controller *c, const ls_job *job);
 /* What is left of its time limit; 0: it has none. */
@@ -387,6 +390,7 @@ typedef struct ls_usage {
     uint64_t energy_mj;
     /* what folders of runs hold, as of the end of their last starts; what was sent to mirrors */
     uint64_t stored_bytes, sent_bytes;
+    uint64_t priced_device_ms; /* see ls_account */
 } ls_usage;
 
 /* The usage of a job up to now, the current state included. */
@@ -421,14 +425,24 @@ typedef struct ls_money_month {
 
 /* Whether prices are known, in USD: caps and budgets need them. Errors: LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_money_is_known(const ls_controller *c, const char *what);
+/* The price of a device of that kind for an hour. */
+double ls_money_of_kind(const ls_controller *c, const char *kind);
+/* Looks at the prices of the settings, which are new, and at the nodes. */
+void ls_money_configure(ls_controller *c);
+/* The job starts, with the prices of now; `node`, if known, is one of its nodes. */
+void ls_money_start(const ls_controller *c, ls_job *job, const char *node);
+/* What its devices cost as a multiple of the price of a device; before its first start, those of
+ * the dearest kind here. */
+double ls_money_rate(const ls_controller *c, const ls_job *job);
 double ls_money_of_job(const ls_controller *c, const ls_entry *entry);
 ls_money_month ls_money_of_month(const ls_controller *c, const ls_account *account);
 /* Adds cost, max_cost and cost_ahead to an item of a list. */
 void ls_money_add(const ls_controller *c, const ls_entry *entry, json_t *item);
 /* {"cost", "low", "high", "run_s"}: the whole job before its first start; null: not known. */
 json_t *ls_money_estimate(const ls_controller *c, const ls_job *job);
-/* Books devices that an account had from `from_s` to now to the month they were used in. */
-void ls_money_book(ls_controller *c, ls_account *account, uint32_t devices, double from_s);
+/* Books devices that a job of an account had from `from_s` to now to the month they were used in.
+ */
+void ls_money_book(ls_controller *c, ls_account *account, const ls_job *job, uint32_t devices, double from_s);
 /* Stops and holds jobs that have reached a cap or budget, and lets those run that may again. */
 void ls_money_watch(ls_controller *c);
 /* When ls_money_watch has something to do at the earliest; INFINITY: never, as things are. */

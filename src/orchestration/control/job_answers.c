@@ -330,6 +330,7 @@ ls_answer ls_answers_show(ls_controller *c, const ls_caller *caller, const ls_jo
     json_object_set_new(item, "nodes", devices_json(c, job));
     json_object_set_new(item, "engine", json_string(c->engine->calls->name));
     json_object_set_new(item, "engine_ref", ls_answers_text(job->engine_ref));
+    json_object_set_new(item, "kind", ls_answers_text(job->kind[0] ? job->kind : NULL));
     json_object_set_new(item, "foresight", ls_foresight_json(&shown));
     json_object_set_new(item, "usage", ls_answers_usage_json(c, ls_usage_of_job(c, of)));
     json_object_set_new(item, "rates", rates_json(c, of));

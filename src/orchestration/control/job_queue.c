@@ -73,6 +73,12 @@ static uint32_t index_of(const ls_controller *c, const char *name)
     return index;
 }
 
+ls_account_entry *ls_queue_account_of(const ls_controller *c, const ls_job *job)
+{
+    const uint32_t index = index_of(c, job->account);
+    return index < c->account_count ? c->accounts[index] : NULL;
+}
+
 uint32_t ls_queue_account_index(const ls_controller *c, const ls_job *job)
 {
     return index_of(c, job->account);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 6 };
+enum { SCHEMA_VERSION = 7 };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, ended INTEGER NOT NULL, "
@@ -58,6 +58,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     "BEGIN; ALTER TABLE accounts"
     " ADD COLUMN energy INTEGER NOT NULL DEFAULT 0;"
     " PRAGMA user_version=6; COMMIT",
+    "BEGIN; ALTER TABLE accounts ADD COLUMN priced INTEGER NOT NULL DEFAULT 0;"
+    " UPDATE accounts SET priced=allocated;"
+    " PRAGMA user_version=7; COMMIT",
 };
 
 static ls_status check_version(ls_database *database)
@@ -105,7 +108,7 @@ static ls_status prepare(ls_job_store *store)
     return ls_statement_prepare(store->database,
                                 "INSERT OR REPLACE INTO accounts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
                                 "?10, ?11, ?12, ?13, ?14, ?15, "
-                                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
                                 &store->account);
 }
 
@@ -243,6 +246,7 @@ static ls_status write_account(ls_job_store *store, const ls_account *account)
     ls_statement_set_i64(row, 21, (int64_t)account->last_month_device_ms);
     ls_statement_set_i64(row, 22, account->month_told);
     ls_statement_set_i64(row, 23, (int64_t)account->energy_mj);
+    ls_statement_set_i64(row, 24, (int64_t)account->priced_device_ms);
     return ls_statement_do(row);
 }
 
@@ -350,7 +354,7 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
         store->database,
         "SELECT name, weight, quota, borrow, lend, allocated, idle, waiting, lost, jobs,"
         " share_devices, share_cpus, share_memory, share_at, users, priority_max, budget,"
-        " month, month_from, month_used, month_before, month_told, energy"
+        " month, month_from, month_used, month_before, month_told, energy, priced"
         " FROM accounts ORDER BY name",
         &row));
     ls_status status;
@@ -375,6 +379,7 @@ static ls_status restore_accounts(ls_job_store *store, ls_controller *controller
             .last_month_device_ms = (uint64_t)ls_statement_i64(row, 20),
             .month_told = (uint32_t)ls_statement_i64(row, 21),
             .energy_mj = (uint64_t)ls_statement_i64(row, 22),
+            .priced_device_ms = (uint64_t)ls_statement_i64(row, 23),
         };
         const int64_t priority_max = ls_statement_i64(row, 15);
         account.priority_max = priority_max >= LS_PRIORITY_LOW && priority_max <= LS_PRIORITY_HIGH
@@ -496,7 +501,8 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
                                 "SELECT account, user, COUNT(*), TOTAL(record->>'allocated'),"
                                 " TOTAL(record->>'idle'), TOTAL(record->>'waiting'), TOTAL(record->>'lost'),"
                                 " TOTAL(record->>'energy'), TOTAL(record->>'$.result.stored_bytes'),"
-                                " TOTAL(record->>'$.result.sent_bytes')"
+                                " TOTAL(record->>'$.result.sent_bytes'),"
+                                " TOTAL(COALESCE(record->>'priced', record->>'allocated'))"
                                 " FROM jobs WHERE ended=1 AND COALESCE(record->>'ended_s', 0)>=?1"
                                 " GROUP BY account, user ORDER BY account, user",
                                 &row));
@@ -506,13 +512,14 @@ ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_o
     while ((status = ls_statement_step(row, &has_row)) == LS_OK && has_row) {
         json_array_append_new(
             rows,
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "account",
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "account",
                       ls_statement_text(row, 0), "user", ls_statement_text(row, 1), "jobs",
                       (json_int_t)ls_statement_i64(row, 2), "allocated", (json_int_t)ls_statement_f64(row, 3),
                       "idle", (json_int_t)ls_statement_f64(row, 4), "waiting",
                       (json_int_t)ls_statement_f64(row, 5), "lost", (json_int_t)ls_statement_f64(row, 6),
                       "energy", (json_int_t)ls_statement_f64(row, 7), "stored",
-                      (json_int_t)ls_statement_f64(row, 8), "sent", (json_int_t)ls_statement_f64(row, 9)));
+                      (json_int_t)ls_statement_f64(row, 8), "sent", (json_int_t)ls_statement_f64(row, 9),
+                      "priced", (json_int_t)ls_statement_f64(row, 10)));
     }
     ls_statement_finish(row);
     if (status != LS_OK) {

@@ -3,6 +3,7 @@
  * Money: what jobs and accounts cost, and what happens at a cap or budget.
  *
  *   cost of a job         its device-hours, all starts together, times the price of a device-hour
+ *                         of the kind of nodes it had them on (money.kinds)
  *   cap of a job          job.max_cost; at it the job saves, gives its devices back and is HELD
  *   budget of an account  for a calendar month (UTC); at it all jobs of the account are HELD
  *
@@ -16,10 +17,12 @@
  */
 #include "orchestration/control/controller_internal.h"
 
+#include "base/log.h"
 #include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,6 +37,59 @@ static double usd(const ls_controller *c, double device_s)
 {
     return device_s / HOUR_S * c->settings.price_per_device_h;
 }
+
+/* ---- kinds of nodes ---- */
+
+double ls_money_of_kind(const ls_controller *c, const char *kind)
+{
+    return ls_price_of_kind(&c->settings.kind_prices, kind, c->settings.price_per_device_h);
+}
+
+static double rate_of(const ls_controller *c, const char *kind)
+{
+    const double price = c->settings.price_per_device_h;
+    return price > 0.0 ? ls_money_of_kind(c, kind) / price : 1.0;
+}
+
+void ls_money_configure(ls_controller *c)
+{
+    const ls_option_strings *prices = &c->settings.kind_prices;
+    c->dearest_rate = c->node_count > 0 ? 0.0 : 1.0;
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        c->dearest_rate = fmax(c->dearest_rate, rate_of(c, c->nodes[i].kind));
+    }
+    for (uint64_t i = 0; i < prices->count; i++) {
+        const ls_option_strings one = {.items = prices->items + i, .count = 1};
+        uint32_t node = 0;
+        while (node < c->node_count && ls_price_of_kind(&one, c->nodes[node].kind, -1.0) < 0.0) {
+            node++;
+        }
+        if (node == c->node_count) {
+            ls_log_warn("money.kinds has a price for '%.80s', but there is no node of that kind; 'lockstep "
+                        "nodes' lists the kinds",
+                        prices->items[i]);
+        }
+    }
+}
+
+void ls_money_start(const ls_controller *c, ls_job *job, const char *node)
+{
+    job->price_usd = c->settings.price_per_device_h;
+    job->kind_prices = c->settings.kind_prices;
+    job->storage_usd = c->settings.storage_price;
+    for (uint32_t i = 0; node && i < c->node_count; i++) {
+        if (strcmp(c->nodes[i].name, node) == 0) {
+            snprintf(job->kind, sizeof job->kind, "%s", c->nodes[i].kind);
+        }
+    }
+}
+
+double ls_money_rate(const ls_controller *c, const ls_job *job)
+{
+    return job->kind[0] ? rate_of(c, job->kind) : c->dearest_rate;
+}
+
+/* ---- amounts ---- */
 
 ls_status ls_money_is_known(const ls_controller *c, const char *what)
 {
@@ -61,7 +117,7 @@ static bool is_priced(const ls_controller *c)
 
 double ls_money_of_job(const ls_controller *c, const ls_entry *entry)
 {
-    return usd(c, 1e-3 * (double)ls_usage_of_job(c, entry).allocated_device_ms);
+    return usd(c, 1e-3 * (double)ls_usage_of_job(c, entry).priced_device_ms);
 }
 
 /* ---- months ---- */
@@ -97,17 +153,18 @@ static void turn_month(ls_account *account, const month *now, double from_s)
     account->month_told = 0;
 }
 
-/* Devices that were had from from_s to now, in this month, in device-seconds. */
-static double of_month(const ls_controller *c, const month *now, uint32_t devices, double from_s)
+/* Devices that were had from from_s to now, in this month, in device-seconds; devices: each as the
+ * multiple that it costs. */
+static double of_month(const ls_controller *c, const month *now, double devices, double from_s)
 {
     return devices * fmax(0.0, c->time_s - fmax(from_s, now->begin_s - c->ahead_s));
 }
 
-void ls_money_book(ls_controller *c, ls_account *account, uint32_t devices, double from_s)
+void ls_money_book(ls_controller *c, ls_account *account, const ls_job *job, uint32_t devices, double from_s)
 {
     const month now = month_at(c->time_s + c->ahead_s);
     turn_month(account, &now, from_s + c->ahead_s);
-    account->month_device_ms += ls_controller_ms(of_month(c, &now, devices, from_s));
+    account->month_device_ms += ls_controller_ms(of_month(c, &now, devices * ls_money_rate(c, job), from_s));
 }
 
 /*
@@ -134,14 +191,15 @@ ls_money_month ls_money_of_month(const ls_controller *c, const ls_account *accou
     const double wall_s = c->time_s + c->ahead_s;
     const month now = month_at(wall_s);
     double device_s = account->month == now.number ? 1e-3 * (double)account->month_device_ms : 0.0;
-    uint32_t sum = 0, devices = 0;
-    double from_s = 0.0;
+    uint32_t devices = 0;
+    double from_s = 0.0, sum = 0.0;
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
         if (!ls_job_state_is_final(job->state) && strcmp(job->account, account->name) == 0 &&
             ls_usage_unbooked(c, job, &devices, &from_s)) {
-            device_s += of_month(c, &now, devices, from_s);
-            sum += devices;
+            const double priced = devices * ls_money_rate(c, job);
+            device_s += of_month(c, &now, priced, from_s);
+            sum += priced;
         }
     }
     return (ls_money_month){.spent = usd(c, device_s),
@@ -166,12 +224,13 @@ void ls_money_add(const ls_controller *c, const ls_entry *entry, json_t *item)
     json_object_set_new(item, "max_cost", amount(job->spec.max_cost_usd));
     json_object_set_new(
         item, "cost_ahead",
-        amount(usd(c, fmax(0.0, left_s - passed_s) * (job->ranks_now ? job->ranks_now : job->ranks))));
+        amount(usd(c, fmax(0.0, left_s - passed_s) * (job->ranks_now ? job->ranks_now : job->ranks) *
+                          ls_money_rate(c, job))));
 }
 
 json_t *ls_money_estimate(const ls_controller *c, const ls_job *job)
 {
-    const double cost = usd(c, job->plan.run_s * job->ranks);
+    const double cost = usd(c, job->plan.run_s * job->ranks * ls_money_rate(c, job));
     return cost > 0.0 ? json_pack("{s:f, s:f, s:f, s:f, s:i, s:s}", "cost", cost, "low", cost * job->plan.low,
                                   "high", cost * job->plan.high, "run_s", job->plan.run_s, "devices",
                                   (int)job->ranks, "currency", c->settings.currency)
@@ -180,19 +239,9 @@ json_t *ls_money_estimate(const ls_controller *c, const ls_job *job)
 
 /* ---- who is above ---- */
 
-static ls_account_entry *account_of(const ls_controller *c, const ls_job *job)
-{
-    for (uint32_t i = 0; i < c->account_count; i++) {
-        if (strcmp(c->accounts[i]->account.name, job->account) == 0) {
-            return c->accounts[i];
-        }
-    }
-    return NULL;
-}
-
 static double rate_ps(const ls_controller *c, const ls_job *job)
 {
-    return usd(c, job->ranks_now > 0 ? job->ranks_now : job->ranks);
+    return usd(c, (job->ranks_now > 0 ? job->ranks_now : job->ranks) * ls_money_rate(c, job));
 }
 
 /* A held job may run again once its cap is clearly above what it has cost. */
@@ -207,7 +256,7 @@ static bool is_above_cap(const ls_controller *c, const ls_entry *entry, bool wit
 /* "stopped by its cap: 5.02 of 5.00 USD" */
 static const char *reason_of(ls_controller *c, const ls_entry *entry, ls_job_hold hold)
 {
-    const ls_account_entry *account = account_of(c, entry->job);
+    const ls_account_entry *account = ls_queue_account_of(c, entry->job);
     return hold == LS_HOLD_CAP || !account
                ? ls_arena_printf(&c->arena, "stopped by its cap: %.2f of %.2f USD", ls_money_of_job(c, entry),
                                  entry->job->spec.max_cost_usd)
@@ -262,7 +311,7 @@ static void watch(ls_controller *c, ls_entry *entry, bool any_over)
 {
     const ls_job *job = entry->job;
     const bool is_held = job->state == LS_JOB_HELD && ls_job_hold_is_money(job->hold);
-    const ls_account_entry *account = any_over ? account_of(c, job) : NULL;
+    const ls_account_entry *account = any_over ? ls_queue_account_of(c, job) : NULL;
     const bool is_capped = is_above_cap(c, entry, is_held), is_over = account && account->is_over;
     if ((runs(job) || job->state == LS_JOB_QUEUED) && (is_capped || is_over)) {
         stop(c, entry, is_capped ? LS_HOLD_CAP : LS_HOLD_BUDGET);
@@ -350,8 +399,8 @@ double ls_money_next_s(const ls_controller *c)
         const ls_entry *entry = c->entries[i];
         const ls_job *job = entry->job;
         if (runs(job) && job->spec.max_cost_usd > 0.0) {
-            next_s = fmin(
-                next_s, due_s(c, job->spec.max_cost_usd - ls_money_of_job(c, entry), usd(c, job->ranks_now)));
+            next_s =
+                fmin(next_s, due_s(c, job->spec.max_cost_usd - ls_money_of_job(c, entry), rate_ps(c, job)));
         }
     }
     return next_s;

@@ -10,10 +10,14 @@ static double hours(uint64_t device_ms)
     return (double)device_ms / 3600000.0;
 }
 
-static json_t *money(const ls_controller *c, uint64_t device_ms)
+/* Of some of the device-hours of a usage, at their mean price. */
+static json_t *money(const ls_controller *c, const ls_usage *usage, uint64_t device_ms)
 {
-    return c->settings.price_per_device_h > 0.0 ? json_real(hours(device_ms) * c->settings.price_per_device_h)
-                                                : json_null();
+    const double all = (double)usage->allocated_device_ms;
+    const double rate = all > 0.0 ? (double)usage->priced_device_ms / all : 1.0;
+    return c->settings.price_per_device_h > 0.0
+               ? json_real(hours(device_ms) * rate * c->settings.price_per_device_h)
+               : json_null();
 }
 
 /* price: of a GB; 0: not known. */
@@ -28,10 +32,11 @@ json_t *ls_answers_usage_json(const ls_controller *c, ls_usage usage)
     return json_pack("{s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "energy_j", energy,
                      "allocated_h", hours(usage.allocated_device_ms), "idle_h", hours(usage.idle_device_ms),
                      "waiting_h", hours(usage.waiting_device_ms), "lost_h", hours(usage.lost_device_ms),
-                     "cost", money(c, usage.allocated_device_ms), "idle_cost", money(c, usage.idle_device_ms),
-                     "lost_cost", money(c, usage.lost_device_ms), "stored_bytes",
-                     (json_int_t)usage.stored_bytes, "sent_bytes", (json_int_t)usage.sent_bytes,
-                     "storage_cost", of_bytes(usage.stored_bytes, c->settings.storage_price), "egress_cost",
+                     "cost", money(c, &usage, usage.allocated_device_ms), "idle_cost",
+                     money(c, &usage, usage.idle_device_ms), "lost_cost",
+                     money(c, &usage, usage.lost_device_ms), "stored_bytes", (json_int_t)usage.stored_bytes,
+                     "sent_bytes", (json_int_t)usage.sent_bytes, "storage_cost",
+                     of_bytes(usage.stored_bytes, c->settings.storage_price), "egress_cost",
                      of_bytes(usage.sent_bytes, c->settings.egress_price));
 }
 
@@ -117,6 +122,12 @@ static json_t *readings_json(const ls_controller *c)
     return list;
 }
 
+static json_t *price_json(const ls_controller *c, const char *kind)
+{
+    const double price = ls_money_of_kind(c, kind);
+    return price > 0.0 ? json_real(price) : json_null();
+}
+
 ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json_t *arguments)
 {
     (void)arguments;
@@ -126,12 +137,13 @@ ls_answer ls_answers_nodes(ls_controller *c, const ls_caller *caller, const json
         json_t *jobs = json_array();
         const uint32_t used = count_used(c, i, caller, jobs);
         json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o}",
+                              json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:o}",
                                         "node", node->name, "state", state_of(c, i, used), "kind", node->kind,
                                         "devices", (int)node->devices, "used", (int)used, "leaf",
                                         (int)node->leaf, "spine", (int)node->spine, "cpus", (int)node->cpus,
                                         "memory_mib", (int)node->memory_mib, "spot", (int)node->spot, "jobs",
-                                        jobs, "readings", i == 0 ? readings_json(c) : json_array()));
+                                        jobs, "readings", i == 0 ? readings_json(c) : json_array(),
+                                        "price_per_device_h", price_json(c, node->kind)));
     }
     return (ls_answer){200, json_pack("{s:s, s:o}", "engine", c->engine->calls->name, "nodes", list), 0};
 }
@@ -228,6 +240,7 @@ static void add_live_jobs(const ls_controller *c, json_t *rows)
         add_to(row, "energy", (json_int_t)usage.energy_mj);
         add_to(row, "stored", (json_int_t)usage.stored_bytes);
         add_to(row, "sent", (json_int_t)usage.sent_bytes);
+        add_to(row, "priced", (json_int_t)usage.priced_device_ms);
     }
 }
 
@@ -245,7 +258,7 @@ static json_t *finished_rows(const ls_controller *c, const json_t *rows, const c
         const char *of = json_string_value(json_object_get(row, "user"));
         const ls_usage usage = {sum_of(row, "allocated"), sum_of(row, "idle"),   sum_of(row, "waiting"),
                                 sum_of(row, "lost"),      sum_of(row, "energy"), sum_of(row, "stored"),
-                                sum_of(row, "sent")};
+                                sum_of(row, "sent"),      sum_of(row, "priced")};
         if (user && strcmp(of, user) != 0) {
             continue;
         }
@@ -274,12 +287,15 @@ static json_t *machine_json(const ls_controller *c)
 
 static ls_answer usage_answer(const ls_controller *c, json_t *list, ls_usage total)
 {
-    json_t *price =
-        c->settings.price_per_device_h > 0.0 ? json_real(c->settings.price_per_device_h) : json_null();
+    json_t *kinds = json_array();
+    for (uint64_t i = 0; i < c->settings.kind_prices.count; i++) {
+        json_array_append_new(kinds, json_string(c->settings.kind_prices.items[i]));
+    }
     return (ls_answer){200,
-                       json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "machine", machine_json(c), "accounts",
-                                 list, "total", ls_answers_usage_json(c, total), "price_per_device_h", price,
-                                 "currency", c->settings.currency, "foresight", ls_foresight_summary(c)),
+                       json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "machine", machine_json(c),
+                                 "accounts", list, "total", ls_answers_usage_json(c, total),
+                                 "price_per_device_h", price_json(c, ""), "kind_prices", kinds, "currency",
+                                 c->settings.currency, "foresight", ls_foresight_summary(c)),
                        0};
 }
 

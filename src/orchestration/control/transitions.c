@@ -189,7 +189,7 @@ static void start(ls_controller *c, ls_entry *entry, const ls_action *action)
     job->ranks_now = action->ranks;
     job->epoch++;
     job->started_s = c->time_s; /* it owns its devices from now on */
-    job->price_usd = c->settings.price_per_device_h;
+    ls_money_start(c, job, c->nodes[c->places[job->shares[0].node].node].name);
     job->alerts = job->alerts_heard = 0; /* of an earlier start */
     entry->step_at_s = 0.0;
     job->saved_s = 0.0;
@@ -308,7 +308,7 @@ void ls_transitions_hand_over(ls_controller *c, ls_entry *entry)
         return;
     }
     job->handed_over = true;
-    job->price_usd = c->settings.price_per_device_h;
+    ls_money_start(c, job, NULL);
     job->epoch++;
     job->ranks_now = job->ranks;
     ls_controller_touch(c, entry);
@@ -362,6 +362,7 @@ static void has_started(ls_controller *c, ls_entry *entry, const ls_engine_repor
         ls_usage_settle_waiting(c, entry);
         job->ranks_now = report->ranks ? report->ranks : job->ranks;
         job->started_s = report->time_s > 0.0 ? report->time_s : c->time_s;
+        ls_money_start(c, job, report->node);
         ls_controller_move(c, entry, LS_JOB_RUNNING, LS_CAUSE_NONE, report->text);
         return;
     }

@@ -39,16 +39,6 @@ static bool has_devices(const ls_controller *c, const ls_job *job)
     return c->decides ? job->handed_over && !ls_job_state_is_waiting(job->state) : ls_job_has_devices(job);
 }
 
-static ls_account_entry *account_of(const ls_controller *c, const ls_job *job)
-{
-    for (uint32_t i = 0; i < c->account_count; i++) {
-        if (strcmp(c->accounts[i]->account.name, job->account) == 0) {
-            return c->accounts[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- at the end of a state ---- */
 
 static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
@@ -58,8 +48,9 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     job->idle_device_ms += usage.idle_device_ms;
     job->waiting_device_ms += usage.waiting_device_ms;
     job->lost_device_ms += usage.lost_device_ms;
+    job->priced_device_ms += usage.priced_device_ms;
     job->energy_mj += usage.energy_mj;
-    ls_account_entry *account = account_of(c, job);
+    ls_account_entry *account = ls_queue_account_of(c, job);
     if (!account) {
         return;
     }
@@ -67,6 +58,7 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
     account->account.idle_device_ms += usage.idle_device_ms;
     account->account.waiting_device_ms += usage.waiting_device_ms;
     account->account.lost_device_ms += usage.lost_device_ms;
+    account->account.priced_device_ms += usage.priced_device_ms;
     account->account.energy_mj += usage.energy_mj;
     account->is_changed = true;
     ls_policy_usage past;
@@ -77,6 +69,14 @@ static void book(ls_controller *c, ls_entry *entry, ls_usage usage)
             account->account.share_at_ms = past.at_ms;
         }
     }
+}
+
+/* What it had in that time, and at what price. */
+static ls_usage held(const ls_controller *c, const ls_job *job, uint32_t devices, double from_s)
+{
+    const uint64_t device_ms = devices * span_ms(from_s, c->time_s);
+    return (ls_usage){.allocated_device_ms = device_ms,
+                      .priced_device_ms = (uint64_t)llround(ls_money_rate(c, job) * (double)device_ms)};
 }
 
 /* Since when the job has waited for nothing but devices; infinite: it still waits for something
@@ -115,15 +115,13 @@ void ls_usage_settle_devices(ls_controller *c, ls_entry *entry, bool is_lost)
     const uint32_t devices = devices_of(c, job);
     const double booked_s = job->booked_s > job->started_s ? job->booked_s : job->started_s;
     const double kept_s = job->saved_s > job->started_s ? job->saved_s : job->started_s;
-    ls_account_entry *account = account_of(c, job);
+    ls_account_entry *account = ls_queue_account_of(c, job);
     if (account) {
-        ls_money_book(c, &account->account, devices, booked_s);
+        ls_money_book(c, &account->account, job, devices, booked_s);
     }
-    book(c, entry,
-         (ls_usage){
-             .allocated_device_ms = devices * span_ms(booked_s, c->time_s),
-             .lost_device_ms = is_lost ? devices * span_ms(kept_s, c->time_s) : 0,
-         });
+    ls_usage usage = held(c, job, devices, booked_s);
+    usage.lost_device_ms = is_lost ? devices * span_ms(kept_s, c->time_s) : 0;
+    book(c, entry, usage);
     job->booked_s = c->time_s;
 }
 
@@ -237,6 +235,7 @@ void ls_usage_add(ls_usage *sum, const ls_usage *more)
     sum->energy_mj += more->energy_mj;
     sum->stored_bytes += more->stored_bytes;
     sum->sent_bytes += more->sent_bytes;
+    sum->priced_device_ms += more->priced_device_ms;
 }
 
 void ls_usage_stored(ls_controller *c, const ls_entry *entry)
@@ -266,13 +265,14 @@ bool ls_usage_unbooked(const ls_controller *c, const ls_job *job, uint32_t *devi
 ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 {
     const ls_job *job = entry->job;
-    ls_usage usage = {job->allocated_device_ms, job->idle_device_ms, job->waiting_device_ms,
-                      job->lost_device_ms,      job->energy_mj,      job->result.stored_bytes,
-                      job->result.sent_bytes};
+    ls_usage usage = {job->allocated_device_ms, job->idle_device_ms,  job->waiting_device_ms,
+                      job->lost_device_ms,      job->energy_mj,       job->result.stored_bytes,
+                      job->result.sent_bytes,   job->priced_device_ms};
     uint32_t devices = 0;
     double booked_s = 0.0;
     if (ls_usage_unbooked(c, job, &devices, &booked_s)) {
-        usage.allocated_device_ms += devices * span_ms(booked_s, c->time_s);
+        const ls_usage more = held(c, job, devices, booked_s);
+        ls_usage_add(&usage, &more);
     } else if (job->state == LS_JOB_QUEUED) {
         usage.waiting_device_ms += job->ranks * span_ms(ready_s(c, job), c->time_s);
     }
@@ -281,13 +281,12 @@ ls_usage ls_usage_of_job(const ls_controller *c, const ls_entry *entry)
 
 ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account)
 {
-    ls_usage sum = {account->allocated_device_ms,
-                    account->idle_device_ms,
-                    account->waiting_device_ms,
-                    account->lost_device_ms,
-                    account->energy_mj,
-                    0,
-                    0};
+    ls_usage sum = {.allocated_device_ms = account->allocated_device_ms,
+                    .idle_device_ms = account->idle_device_ms,
+                    .waiting_device_ms = account->waiting_device_ms,
+                    .lost_device_ms = account->lost_device_ms,
+                    .energy_mj = account->energy_mj,
+                    .priced_device_ms = account->priced_device_ms};
     for (uint32_t i = 0; i < c->entry_count; i++) {
         const ls_job *job = c->entries[i]->job;
         if (strcmp(job->account, account->name) != 0) {
@@ -301,6 +300,7 @@ ls_usage ls_usage_of_account(const ls_controller *c, const ls_account *account)
         const ls_usage now = ls_usage_of_job(c, c->entries[i]);
         sum.allocated_device_ms += now.allocated_device_ms - job->allocated_device_ms;
         sum.waiting_device_ms += now.waiting_device_ms - job->waiting_device_ms;
+        sum.priced_device_ms += now.priced_device_ms - job->priced_device_ms;
     }
     return sum;
 }

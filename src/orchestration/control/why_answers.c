@@ -447,6 +447,9 @@ static ls_answer explain(ls_controller *c, const ls_caller *caller, const ls_job
         return why_running(c, entry);
     }
     if (c->decides) {
+        if (job->held && job->text) { /* the engine does not know of a cap */
+            return why_plain(c, job, entry, &(plain_answer){"hold", job->text, "queue", NULL});
+        }
         const char *stage = job->held ? "hold" : entry->stage ? entry->stage : "priority";
         return why_plain(c, job, entry,
                          &(plain_answer){stage, entry->stage_text, c->engine->calls->name, NULL});

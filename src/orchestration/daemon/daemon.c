@@ -343,7 +343,7 @@ static void hear(void *context, const ls_engine_report *report)
 /* The accounts of config.yaml override those of the database. */
 static ls_status set_accounts(ls_daemon *d)
 {
-    LS_TRY(ls_daemon_accounts_check(&d->settings));
+    LS_TRY(ls_daemon_lists_check(&d->settings));
     for (uint64_t i = 0; i < d->settings.accounts.count; i++) {
         ls_account account;
         LS_TRY(ls_daemon_account_parse(d->settings.accounts.items[i], &account));
@@ -660,7 +660,7 @@ static ls_status open_all(ls_daemon *d)
 ls_status ls_daemon_check(const char *home, const ls_daemon_settings *settings)
 {
     const ls_messenger_settings messages = ls_daemon_messenger_settings(settings);
-    LS_TRY(ls_daemon_accounts_check(settings));
+    LS_TRY(ls_daemon_lists_check(settings));
     LS_TRY(ls_messenger_check(&messages));
     LS_TRY(ls_api_check(&(ls_api_settings){
         .home = home,

@@ -60,7 +60,7 @@ ls_status ls_reload_read(ls_reload *reload, const char *path, json_t **answer_ou
     /* The strings of all readings stay: files are small, and readings are rare. */
     ls_daemon_settings now;
     LS_TRY(ls_daemon_settings_load(path, &reload->arena, &now));
-    LS_TRY(ls_daemon_accounts_check(&now));
+    LS_TRY(ls_daemon_lists_check(&now));
     const ls_messenger_settings messages = ls_daemon_messenger_settings(&now);
     LS_TRY(ls_messenger_check(&messages));
     const ls_option_table *table = ls_daemon_settings_table();

@@ -54,6 +54,7 @@ static const ls_option options[] = {
     {.key = "alerts.mail", .type = LS_OPTION_STRINGS, FIELD(mail), .default_text = "[]", .value_name = "ADDRESSES", .help = "mail addresses to which each alert is sent"},
     {.key = "alerts.sendmail", .type = LS_OPTION_STRING, FIELD(sendmail), .default_text = "/usr/sbin/sendmail", .value_name = "FILE", .help = "program that sends mails, called as sendmail is: it reads the mail, with its head, from standard input"},
     {.key = "money.price", .type = LS_OPTION_F64, FIELD(price), .default_text = "0", .min = 0, .max = 1e9, .help = "price of one device (a GPU, or a slot of a machine without GPUs) for one hour; 0: unknown, costs are not shown, and jobs with job.max_cost are refused"},
+    {.key = "money.kinds", .type = LS_OPTION_STRINGS, FIELD(kind_prices), .default_text = "[]", .value_name = "KIND=PRICE", .help = "prices of devices by the kind of their node, where kinds differ, for example [h100=3.50, a100=1.80]: kinds as `lockstep nodes` shows them; money.price is that of all other kinds"},
     {.key = "money.storage", .type = LS_OPTION_F64, FIELD(storage_price), .default_text = "0", .min = 0, .max = 1e6, .help = "price of keeping a GB for a month, for what the folders of training runs hold; 0: unknown"},
     {.key = "money.egress", .type = LS_OPTION_F64, FIELD(egress_price), .default_text = "0", .min = 0, .max = 1e6, .help = "price of sending a GB to a mirror (checkpoint.mirror); 0: unknown"},
     {.key = "money.currency", .type = LS_OPTION_STRING, FIELD(currency), .default_text = "USD", .help = "currency of all prices; job.max_cost and budgets are kept in USD only"},
@@ -120,6 +121,7 @@ ls_controller_settings ls_daemon_controller_settings(const ls_daemon_settings *s
         .idle_permille = (uint32_t)(1000.0 * settings->idle_fraction),
         .start_timeout_s = settings->start_timeout_s,
         .price_per_device_h = settings->price,
+        .kind_prices = settings->kind_prices,
         .storage_price = settings->storage_price,
         .egress_price = settings->egress_price,
         .currency = settings->currency,
@@ -236,8 +238,39 @@ ls_status ls_daemon_account_parse(const char *text, ls_account *account_out)
     return LS_OK;
 }
 
-ls_status ls_daemon_accounts_check(const ls_daemon_settings *settings)
+static ls_status check_kind_prices(const ls_daemon_settings *settings)
 {
+    const ls_option_strings *prices = &settings->kind_prices;
+    if (prices->count > 0 && !(settings->price > 0.0)) {
+        return ls_fail(LS_ERR_INVALID,
+                       "money.kinds needs money.price, the price of a device of any other kind");
+    }
+    for (uint64_t i = 0; i < prices->count; i++) {
+        const char *item = prices->items[i];
+        const size_t bytes = strcspn(item, "=");
+        char *end = NULL;
+        const double price = item[bytes] && item[bytes + 1] >= '0' && item[bytes + 1] <= '9'
+                                 ? strtod(item + bytes + 1, &end)
+                                 : 0.0;
+        if (bytes == 0 || bytes > LS_JOB_KIND_BYTES_MAX || !(price > 0.0 && price <= 1e9) || *end) {
+            return ls_fail(
+                LS_ERR_INVALID,
+                "money.kinds has an invalid entry '%.80s': write KIND=PRICE, such as h100=3.50, with "
+                "a price above 0 and up to 1000000000, without a currency",
+                item);
+        }
+        for (uint64_t j = 0; j < i; j++) {
+            if (strncmp(item, prices->items[j], bytes + 1) == 0) {
+                return ls_fail(LS_ERR_INVALID, "money.kinds has two prices for %.*s", (int)bytes, item);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_daemon_lists_check(const ls_daemon_settings *settings)
+{
+    LS_TRY(check_kind_prices(settings));
     for (uint64_t i = 0; i < settings->accounts.count; i++) {
         ls_account account, other;
         LS_TRY(ls_daemon_account_parse(settings->accounts.items[i], &account));

@@ -38,6 +38,7 @@ typedef struct ls_daemon_settings {
     int webhook_format; /* an ls_webhook_format */
     ls_option_strings mail;
     double price, storage_price, egress_price;
+    ls_option_strings kind_prices; /* KIND=PRICE */
     const char *currency;
     int strict_accounts; /* index into auto, false, own, true */
     uint64_t jobs_max, user_jobs_max, bytes_max, user_bytes_max, ended_max, jobs_kept;
@@ -64,8 +65,8 @@ void ls_daemon_token_needs(const ls_daemon_settings *settings, bool *owner_out, 
  * LS_ERR_INVALID. */
 LS_MUST_CHECK ls_status ls_daemon_account_parse(const char *text, ls_account *account_out);
 
-/* Parses every entry of accounts.list. Errors: LS_ERR_INVALID, also for an account that is listed
- * twice. */
-LS_MUST_CHECK ls_status ls_daemon_accounts_check(const ls_daemon_settings *settings);
+/* Parses every entry of accounts.list and money.kinds. Errors: LS_ERR_INVALID, also for an account
+ * or a kind that is listed twice. */
+LS_MUST_CHECK ls_status ls_daemon_lists_check(const ls_daemon_settings *settings);
 
 #endif

@@ -77,6 +77,7 @@ typedef struct ls_engine_report {
     bool is_up;
     double starts_s;
     const char *stage; /* a stage of `why` */
+    const char *node;  /* STARTED, from an engine that decides: its first node; NULL: not known */
     const char *text;  /* for people; NULL: none */
     /* ENDED: the last line it printed that explains an error, printable, at most 300 bytes; NULL:
      * none */

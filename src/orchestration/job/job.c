@@ -277,9 +277,26 @@ uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices
     return job->spec.threads > 0 ? job->spec.threads : share > 0 ? share : 1;
 }
 
+double ls_price_of_kind(const ls_option_strings *kind_prices, const char *kind, double otherwise)
+{
+    const size_t bytes = strlen(kind);
+    for (uint64_t i = 0; i < kind_prices->count && bytes > 0; i++) {
+        const char *item = kind_prices->items[i];
+        if (strncmp(item, kind, bytes) == 0 && item[bytes] == '=') {
+            return strtod(item + bytes + 1, NULL);
+        }
+    }
+    return otherwise;
+}
+
+double ls_job_price_usd(const ls_job *job)
+{
+    return ls_price_of_kind(&job->kind_prices, job->kind, job->price_usd);
+}
+
 double ls_job_spent_usd(const ls_job *job)
 {
-    return (double)job->allocated_device_ms / 3600000.0 * job->price_usd;
+    return (double)job->priced_device_ms / 3600000.0 * job->price_usd;
 }
 
 bool ls_job_has_devices(const ls_job *job)

@@ -112,6 +112,7 @@ enum {
     LS_JOB_LIST_MAX = 4096, /* words, overrides or variables of one job */
     LS_JOB_AFTER_MAX = 64,  /* dependencies of one job */
     LS_JOB_RANKS_MAX = 1 << 20,
+    LS_JOB_KIND_BYTES_MAX = 63,
 };
 
 /* What a request means. Strings live in the arena that ls_job_spec_parse was given. */
@@ -262,10 +263,15 @@ typedef struct ls_job {
     double left_s, left_at_s;
     ls_job_plan plan;
     ls_job_foresight foresight;
-    /* of a device in this epoch, for an hour; not in the record; 0: not known */
+    char kind[LS_JOB_KIND_BYTES_MAX + 1]; /* of the nodes of its last start; "": not known */
+    /* Of a device for an hour, in this epoch; not in the record; 0: not known. For the kinds of
+     * nodes in the list, which outlives the job ("KIND=PRICE"), the price there. */
     double price_usd;
-    /* up to booked_s (orchestration/control/usage.c) */
-    uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms;
+    ls_option_strings kind_prices;
+    double storage_usd; /* of a GB for a month; likewise */
+    /* up to booked_s (orchestration/control/usage.c); priced: allocated, each at the price of its
+     * kind as a multiple of price_usd */
+    uint64_t allocated_device_ms, idle_device_ms, waiting_device_ms, lost_device_ms, priced_device_ms;
     uint64_t energy_mj; /* millijoules used; 0: not known */
     char *text;         /* from malloc: the last word about it, for people; NULL: none */
     char *engine_ref;   /* from malloc: the engine's name for it; NULL: none */
@@ -300,7 +306,11 @@ uint32_t ls_job_ranks_max(const ls_job *job);
  * otherwise an equal part, at least 1. */
 uint32_t ls_job_rank_threads(const ls_job *job, uint32_t cores, uint32_t devices);
 
-/* What it has cost up to booked_s, at the price of this epoch. */
+/* The price of a kind in a list of "KIND=PRICE"; of one that is not in it, `otherwise`. */
+double ls_price_of_kind(const ls_option_strings *kind_prices, const char *kind, double otherwise);
+
+/* Of a device on the nodes of its last start; what it has cost up to booked_s. */
+double ls_job_price_usd(const ls_job *job);
 double ls_job_spent_usd(const ls_job *job);
 
 /* Whether it may not start now: held by a user, or paused by its sweep. */

@@ -60,6 +60,7 @@ static void add_numbers(json_t *record, const ls_job *job)
         {"idle", job->idle_device_ms},
         {"waiting", job->waiting_device_ms},
         {"lost", job->lost_device_ms},
+        {"priced", job->priced_device_ms},
         {"energy", job->energy_mj},
         {"step", job->step},
         {"steps", job->steps},
@@ -112,11 +113,11 @@ static void add_plan(json_t *record, const ls_job_plan *plan)
 json_t *ls_job_record_json(const ls_job *job)
 {
     json_t *record =
-        json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*}", "state",
+        json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:i, s:o, s:s*, s:s*, s:s}", "state",
                   ls_job_state_name(job->state), "cause", ls_job_cause_name(job->cause), "held", job->held,
                   "paused", job->paused, "cancelled", job->cancelled, "handed_over", job->handed_over,
                   "priority", ls_priority_name(job->priority), "exit_code", job->exit_code, "shares",
-                  shares_json(job), "text", job->text, "engine_ref", job->engine_ref);
+                  shares_json(job), "text", job->text, "engine_ref", job->engine_ref, "kind", job->kind);
     add_numbers(record, job);
     add_plan(record, &job->plan);
     json_object_set_new(record, "result", ls_job_result_json(&job->result)); /* NULL: no member */
@@ -296,8 +297,12 @@ ls_status ls_job_record_read(ls_job *job, const json_t *record)
     job->idle_device_ms = read_u64(&r, "idle", INT64_MAX);
     job->waiting_device_ms = read_u64(&r, "waiting", INT64_MAX);
     job->lost_device_ms = read_u64(&r, "lost", INT64_MAX);
+    job->priced_device_ms = json_object_get(record, "priced")
+                                ? read_u64(&r, "priced", INT64_MAX)
+                                : job->allocated_device_ms; /* an older version */
     job->energy_mj = read_u64(&r, "energy", INT64_MAX);
     ls_job_set_text(job, read_text(&r, "text", NULL));
     ls_job_set_engine_ref(job, read_text(&r, "engine_ref", NULL));
+    snprintf(job->kind, sizeof job->kind, "%s", read_text(&r, "kind", ""));
     return r.status;
 }

@@ -124,9 +124,14 @@ static void add_nodes(const json_t *nodes, ls_values *page)
     for (size_t i = 0; i < json_array_size(nodes) && i < ROWS_MAX; i++) {
         const json_t *node = json_array_get(nodes, i);
         const int64_t devices = ls_page_integer(node, "devices");
+        const double price = ls_page_number(node, "price_per_device_h");
         ls_values *row = ls_values_add(page, "nodes");
         ls_page_set_text(row, node, "node", 64);
         ls_page_set_text(row, node, "kind", 32);
+        ls_values_text(row, "price", "");
+        if (price > 0.0) {
+            ls_values_printf(row, "price", "%.4g", price);
+        }
         ls_page_set_integer(row, node, "devices");
         ls_page_set_integer(row, node, "used");
         ls_values_flag(row, "down", strcmp(ls_page_string(node, "state"), "up") != 0);

@@ -286,6 +286,68 @@ static void accounts_add_up_to_the_machine(void **state)
     assert_float_equal(sum_of(rows, "cost"), 2.0 / HOUR_S * machine_s, 2e-3 / HOUR_S * machine_s);
 }
 
+static double shown(uint64_t id, const char *key)
+{
+    assert_int_equal(on(LS_VERB_SHOW, id), 200);
+    return json_number_value(json_object_get(w.answer, key));
+}
+
+/* A device of a node of kind "fast" costs 6 USD an hour, and any other one 2. */
+static void use_kinds(void)
+{
+    static const char *const prices[] = {"fast=6"};
+    ls_controller_settings settings = default_settings();
+    settings.price_per_device_h = 2.0;
+    settings.kind_prices = (ls_option_strings){.items = (void *)(uintptr_t)prices, .count = 1};
+    w.engine.node.kind = "fast";
+    ls_controller_configure(w.controller, &settings);
+}
+
+/* Each start is charged at the price of the nodes it had; the cap holds for all of them. */
+static void kinds_of_nodes_have_prices(void **state)
+{
+    (void)state;
+    use_kinds();
+    const uint64_t id = submit(1, "restartable: true, max_cost: 9");
+    starts(id);
+    assert_float_equal(ls_controller_next_s(w.controller), w.now_s + 1.5 * HOUR_S, 1.0);
+    w.now_s += HOUR_S;
+    w.engine.node.kind = "slow";
+    ends(id, 75);
+    starts(id);
+    assert_string_equal(job(id)->kind, "slow");
+    assert_float_equal(shown(id, "cost"), 6.0, 1e-6);
+    assert_float_equal(ls_job_spent_usd(job(id)), 6.0, 1e-6);
+    assert_float_equal(ls_controller_next_s(w.controller), w.now_s + 1.5 * HOUR_S, 1.0);
+    wait_for(1.5 * HOUR_S);
+    assert_state(id, PREEMPTING);
+    assert_float_equal(shown(id, "cost"), 9.0, 1e-6);
+    assert_float_equal(number_of("month_cost"), 9.0, 1e-6);
+    ends(id, 75);
+    assert_int_equal(call(LS_VERB_USAGE, "{}"), 200);
+    const json_t *total = json_object_get(w.answer, "total");
+    assert_float_equal(json_number_value(json_object_get(total, "cost")), 9.0, 1e-6);
+    assert_float_equal(json_number_value(json_object_get(total, "allocated_h")), 2.5, 1e-6);
+    restart();
+    assert_float_equal(shown(id, "cost"), 9.0, 1e-6);
+}
+
+/* Where the engine places the jobs, it says on which node one has begun. */
+static void engines_that_decide_name_the_node(void **state)
+{
+    (void)state;
+    use_kinds();
+    const uint64_t id = submit(2, ""), other = submit(2, "");
+    report(id, (ls_engine_report){.kind = LS_ENGINE_STARTED, .node = "far"});
+    w.engine.node.kind = "slow";
+    report(other, (ls_engine_report){.kind = LS_ENGINE_STARTED, .node = "far"});
+    w.now_s += HOUR_S;
+    turn();
+    assert_float_equal(shown(id, "cost"), 12.0, 1e-6);
+    assert_string_equal(json_string_value(json_object_get(w.answer, "kind")), "fast");
+    assert_float_equal(shown(other, "cost"), 4.0, 1e-6);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -299,6 +361,8 @@ int main(void)
         TEST(budgets_begin_anew_with_the_month),
         TEST(months_are_forecast_within_a_tenth),
         TEST(accounts_add_up_to_the_machine),
+        TEST(kinds_of_nodes_have_prices),
+        cmocka_unit_test_setup_teardown(engines_that_decide_name_the_node, set_up_deciding, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

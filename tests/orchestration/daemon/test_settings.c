@@ -96,20 +96,40 @@ static void account_listed_twice_is_refused(void **state)
     (void)state;
     char *two[] = {"a:weight=1", "b", "a:weight=2"};
     ls_daemon_settings settings = {.accounts = {.items = (void *)two, .count = 2}};
-    assert_int_equal(ls_daemon_accounts_check(&settings), LS_OK);
+    assert_int_equal(ls_daemon_lists_check(&settings), LS_OK);
     settings.accounts.count = 3;
-    assert_int_equal(ls_daemon_accounts_check(&settings), LS_ERR_INVALID);
+    assert_int_equal(ls_daemon_lists_check(&settings), LS_ERR_INVALID);
     assert_non_null(strstr(ls_error_text(), "two entries for account a"));
+}
+
+static void prices_of_kinds_are_checked(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"h100",      "=3",        "h100=",    "h100=0",  "h100=-1",
+                                      "h100=3USD", "h100=1e10", "h100=nan", "h100=3=4"};
+    char *good[] = {"H100 PCIe=3.5", "cpu=0.02"}, *twice[] = {"a=1", "ab=1", "a=2"};
+    ls_daemon_settings settings = {.price = 1.0, .kind_prices = {.items = (void *)good, .count = 2}};
+    assert_int_equal(ls_daemon_lists_check(&settings), LS_OK);
+    settings.price = 0.0;
+    assert_int_equal(ls_daemon_lists_check(&settings), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "money.price"));
+    settings.price = 1.0;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        settings.kind_prices = (ls_option_strings){.items = (void *)(uintptr_t)&bad[i], .count = 1};
+        assert_int_equal(ls_daemon_lists_check(&settings), LS_ERR_INVALID);
+        assert_non_null(strstr(ls_error_text(), "KIND=PRICE"));
+    }
+    settings.kind_prices = (ls_option_strings){.items = (void *)twice, .count = 3};
+    assert_int_equal(ls_daemon_lists_check(&settings), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_error_text(), "two prices for a"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_documented),
-        cmocka_unit_test(states_and_causes_are_documented),
-        cmocka_unit_test(settings_are_a_table),
-        cmocka_unit_test(accounts_are_parsed),
-        cmocka_unit_test(account_listed_twice_is_refused),
+        cmocka_unit_test(settings_are_documented),     cmocka_unit_test(states_and_causes_are_documented),
+        cmocka_unit_test(prices_of_kinds_are_checked), cmocka_unit_test(settings_are_a_table),
+        cmocka_unit_test(accounts_are_parsed),         cmocka_unit_test(account_listed_twice_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,7 @@ static double limit_left_s(const ls_job *job)
  * number of devices changes, keeps its cap itself. */
 static double cap_left_s(const ls_job *job)
 {
-    const double usd_ps = job->price_usd / 3600.0 * job->ranks_now;
+    const double usd_ps = ls_job_price_usd(job) / 3600.0 * job->ranks_now;
     const double left_usd = job->spec.max_cost_usd - ls_job_spent_usd(job);
     const bool is_elastic = job->spec.min_ranks < job->spec.max_ranks;
     return job->spec.max_cost_usd <= 0.0 || usd_ps <= 0.0 || is_elastic ? 0.0 : fmax(0.01, left_usd / usd_ps);
@@ -124,16 +124,16 @@ ls_status ls_local_folder_write(const ls_local_settings *settings, const ls_loca
     LS_TRY(ls_job_file_write(run_file, job->spec.file, strlen(job->spec.file), job->uid, job->gid));
     json_t *ticket = json_pack(
         "{s:I, s:i, s:s, s:o, s:i, s:o, s:b, s:f, s:f, s:o, s:b, s:i, s:i, s:I, s:s, s:o, s:f, s:f, s:s, "
-        "s:f}",
+        "s:f, s:f}",
         "job", (json_int_t)job->id, "epoch", (int)job->epoch, "directory", job->spec.directory, "argv",
         trains ? train_words(settings->program, folder.text, machine, job) : strings(&job->spec.command),
         "processes", trains ? 1 : (int)job->ranks_now, "devices", device_numbers(machine, job), "gpus",
         machine->has_gpus, "grace_s", job->spec.grace_s, "limit_s", runner_limit_s(job), "variables",
         strings(&job->spec.variables), "group_signal", !trains, "cpus", (int)job->spec.cpus_per_rank, "umask",
         (int)job->spec.umask, "log_max", (json_int_t)job->spec.log_bytes_max, "image", job->spec.image,
-        "image_options", strings(&job->spec.image_options), "price", job->price_usd, "spent",
+        "image_options", strings(&job->spec.image_options), "price", ls_job_price_usd(job), "spent",
         ls_job_spent_usd(job), "run_dir", trains ? job->run_dir : "", "energy_part",
-        fmin(1.0, (double)job->ranks_now / machine->node.devices));
+        fmin(1.0, (double)job->ranks_now / machine->node.devices), "storage_price", job->storage_usd);
     if (!ticket) {
         return ls_fail(LS_ERR_INVALID,
                        "the command, an environment variable or a path of job %" PRIu64 " is not valid UTF-8",

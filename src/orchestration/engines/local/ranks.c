@@ -185,6 +185,9 @@ static char **make_environment(ls_local_job *job, uint32_t rank, uint16_t port)
     put(&e, ls_arena_printf(&job->arena, "LOCKSTEP_JOB_DIR=%s", job->folder));
     put(&e, ls_arena_printf(&job->arena, "PWD=%s", job->directory));
     put_amount(&e, "LOCKSTEP_ENERGY_PART", json_object_get(job->ticket, "energy_part"));
+    if (json_number_value(json_object_get(job->ticket, "storage_price")) > 0.0) {
+        put_amount(&e, "LOCKSTEP_STORAGE_PRICE", json_object_get(job->ticket, "storage_price"));
+    }
     if (json_number_value(json_object_get(job->ticket, "price")) > 0.0) {
         put_amount(&e, "LOCKSTEP_PRICE", json_object_get(job->ticket, "price"));
         put_amount(&e, "LOCKSTEP_SPENT", json_object_get(job->ticket, "spent"));

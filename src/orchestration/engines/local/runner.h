@@ -16,10 +16,11 @@
  *   {"job", "epoch", "user", "directory", "argv": [..], "processes", "ranks_per_node",
  *    "devices": [..], "gpus": bool, "grace_s", "limit_s", "variables": ["NAME=VALUE"],
  *    "group_signal": bool, "cpus", "umask", "log_max", "image", "image_options": [..],
- *    "price", "spent", "run_dir", "energy_part"}
+ *    "price", "spent", "run_dir", "energy_part", "storage_price"}
  *
  * price: USD for a device and an hour; spent: USD that the job has cost before this start. A
- * training run learns them from LOCKSTEP_PRICE and LOCKSTEP_SPENT, and keeps job.max_cost itself.
+ * training run learns them from LOCKSTEP_PRICE and LOCKSTEP_SPENT, and keeps job.max_cost itself;
+ * and from LOCKSTEP_STORAGE_PRICE the price of a GB for a month, for checkpoint.budget.
  * run_dir: of a job of a sweep, whose result is written down with its end. energy_part: its part of
  * the machine's devices (LOCKSTEP_ENERGY_PART).
  */

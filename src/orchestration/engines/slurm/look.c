@@ -65,7 +65,9 @@ static void has_begun(ls_slurm_engine *self, ls_slurm_entry *one, const ls_slurm
     if (one->phase == PHASE_WAITS) {
         one->phase = PHASE_RUNS;
         one->started_s = row->start_s;
-        ls_slurm_tell(self, one, (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = row->start_s});
+        ls_slurm_tell(
+            self, one,
+            (ls_engine_report){.kind = LS_ENGINE_STARTED, .time_s = row->start_s, .node = row->node});
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 ls_status ls_slurm_shape_of(const ls_slurm_site *site, uint32_t ranks, uint32_t ranks_per_node,
@@ -126,7 +127,7 @@ typedef struct blank {
     const char *name, *value;
 } blank;
 
-enum { BLANKS_MAX = 12 };
+enum { BLANKS_MAX = 16 };
 
 /* The first line of a section of script.sh.in, NULL when it has none of that name. */
 static const char *find_section(const char *section)
@@ -220,12 +221,24 @@ static const char *step_lines(ls_arena *arena, const ls_job *job, const ls_slurm
     return filled(arena, is_command ? "command" : shape->nodes == 1 ? "one-node" : "many-nodes", blanks);
 }
 
-/* What a training run needs to know to keep its cap. */
-static const char *money(ls_arena *arena, const ls_job *job)
+/* What a training run needs to know to keep its cap. Where kinds of nodes differ in price, the kind
+ * is asked for where the job begins, as squeue.c reads it. */
+static const char *money(ls_arena *arena, const ls_slurm_site *site, const ls_job *job)
 {
-    return job->price_usd > 0.0 ? ls_arena_printf(arena, "export LOCKSTEP_PRICE=%.9g LOCKSTEP_SPENT=%.9g",
-                                                  job->price_usd, ls_job_spent_usd(job))
-                                : "";
+    const char *text = ls_arena_printf(arena, "export LOCKSTEP_PRICE=%.9g LOCKSTEP_SPENT=%.9g",
+                                       job->price_usd, ls_job_spent_usd(job));
+    if (job->price_usd <= 0.0 || job->kind_prices.count == 0) {
+        return job->price_usd > 0.0 ? text : "";
+    }
+    ls_text kinds = {0};
+    for (uint64_t i = 0; i < job->kind_prices.count; i++) {
+        const char *item = job->kind_prices.items[i], *price = strrchr(item, '=');
+        const char *kind = ls_arena_strndup(arena, item, (size_t)(price - item));
+        ls_text_printf(&kinds, "%s) LOCKSTEP_PRICE=%.9g ;;\n", quoted(arena, kind), strtod(price + 1, NULL));
+    }
+    const blank blanks[BLANKS_MAX] = {
+        {"AMOUNTS", text}, {"OTHER", site->has_gpus ? "gpu" : "cpu"}, {"KINDS", keep(arena, &kinds)}};
+    return filled(arena, "kinds", blanks);
 }
 
 /* A training run tells at its end what it came to, unless its folder is too large or slow to look
@@ -251,7 +264,10 @@ void ls_slurm_script(const ls_slurm_site *site, const ls_job *job, const ls_slur
         {"HOME", quoted(&arena, site->home)},
         {"VARIABLES", exports(&arena, &job->spec.variables)},
         {"SLURM_CONF", conf ? ls_arena_printf(&arena, "export SLURM_CONF=%s", conf) : ""},
-        {"MONEY", money(&arena, job)},
+        {"STORAGE", job->storage_usd > 0.0
+                        ? ls_arena_printf(&arena, "export LOCKSTEP_STORAGE_PRICE=%.9g", job->storage_usd)
+                        : ""},
+        {"MONEY", money(&arena, site, job)},
         {"RESULT", result(&arena, job)},
         {"PROGRAM", quoted(&arena, site->program)},
         {"DIRECTORY", quoted(&arena, job->spec.directory)},

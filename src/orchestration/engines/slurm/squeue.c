@@ -110,9 +110,22 @@ static double read_time(const char *text)
     return end != text && !*end && value > 0 && value < 1e12 ? value : 0;
 }
 
+/* The first of "n[01-03,7]", "a,b" or "n3", in place. */
+static const char *first_node(char *list)
+{
+    char *end = list + strcspn(list, "[,");
+    if (*end == '[') {
+        const size_t digits = strcspn(end + 1, "-,]");
+        memmove(end, end + 1, digits);
+        end += digits;
+    }
+    *end = 0;
+    return list;
+}
+
 static bool read_row(char *line, ls_slurm_row *row)
 {
-    enum { REF, USER, STATE, REASON, START, RESTARTS, CODE, NODES, COMMENT, FIELDS };
+    enum { REF, USER, STATE, REASON, START, RESTARTS, CODE, NODES, NODE, COMMENT, FIELDS };
     char *fields[FIELDS];
     uint32_t code = 0;
     if (!split(line, fields, FIELDS) || !read_u32(fields[RESTARTS], &row->restarts) ||
@@ -127,6 +140,7 @@ static bool read_row(char *line, ls_slurm_row *row)
     if (!read_u32(fields[NODES], &row->nodes)) { /* a range while it waits: "2-4" */
         row->nodes = 0;
     }
+    row->node = first_node(fields[NODE]);
     /* the last separator belongs to the format */
     row->comment = fields[COMMENT];
     return true;
@@ -157,7 +171,7 @@ ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls_slurm_row **r
     }
     if (bad && count == 0) {
         return ls_fail(LS_ERR_DATA,
-                       "Slurm's command squeue printed the line '%.120s', which does not have the 9 columns "
+                       "Slurm's command squeue printed the line '%.120s', which does not have the 10 columns "
                        "that were asked for",
                        bad);
     }
@@ -179,7 +193,7 @@ static bool read_exit(const char *text, int *code_out)
 
 static bool read_past(char *line, ls_slurm_row *row)
 {
-    enum { REF, USER, STATE, EXIT, START, END, FIELDS };
+    enum { REF, USER, STATE, EXIT, START, END, NODE, FIELDS };
     char *fields[FIELDS];
     *row = (ls_slurm_row){.reason = "", .comment = ""};
     if (!split(line, fields, FIELDS) || !fields[REF][0] || !read_u32(fields[USER], &row->uid) ||
@@ -191,6 +205,7 @@ static bool read_past(char *line, ls_slurm_row *row)
     row->state = read_state(fields[STATE]);
     row->start_s = read_time(fields[START]);
     row->end_s = read_time(fields[END]);
+    row->node = first_node(fields[NODE]);
     return true;
 }
 

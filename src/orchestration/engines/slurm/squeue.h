@@ -21,7 +21,7 @@
  * SLURM_TIME_FORMAT=%s */
 #define LS_SLURM_SQUEUE_FORMAT                                                                               \
     "JobArrayID:40|,UserID:12|,State:20|,Reason:60|,StartTime:24|,RestartCnt:12|,exit_code:12|,NumNodes:"    \
-    "12|,Comment:120|"
+    "12|,NodeList:80|,Comment:120|"
 
 typedef enum ls_slurm_state {
     LS_SLURM_WAITS, /* PENDING, CONFIGURING, REQUEUED */
@@ -46,6 +46,7 @@ typedef struct ls_slurm_row {
     uint32_t restarts;  /* how often it was requeued */
     int exit_code;      /* of the last run: 0 to 255, 128 + signal */
     uint32_t nodes;
+    const char *node;    /* the first one it has, or had; "": none */
     const char *comment; /* ours names the job: ls_slurm_comment */
 } ls_slurm_row;
 
@@ -63,7 +64,7 @@ LS_MUST_CHECK ls_status ls_slurm_rows_read(ls_arena *arena, const char *text, ls
  * SLURM_TIME_FORMAT=%s: jobs that squeue has forgotten. The same rows, without comment and
  * restarts. Lines that cannot be read are skipped.
  */
-#define LS_SLURM_SACCT_FORMAT "JobID,UID,State,ExitCode,Start,End"
+#define LS_SLURM_SACCT_FORMAT "JobID,UID,State,ExitCode,Start,End,NodeList"
 void ls_slurm_history_read(ls_arena *arena, const char *text, ls_slurm_row **rows_out, size_t *count_out);
 
 /* "lockstep:HOME:JOB:EPOCH"; HOME is 16 hex digits that distinguish the queues of one user. */

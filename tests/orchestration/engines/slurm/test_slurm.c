@@ -17,13 +17,13 @@
 
 static const char squeue_text[] =
     "2_3                 |1000        |PENDING       |Resources           |1795390244 |0     |0       |1    "
-    "|lockstep:00000000000000ab:8:1   |\n"
+    "|               |lockstep:00000000000000ab:8:1   |\n"
     "1                   |0           |PENDING       |BeginTime           |N/A        |1     |19200   |2-4  "
-    "|lockstep:00000000000000ab:7:2   |\n"
+    "|a,b            |lockstep:00000000000000ab:7:2   |\n"
     "5                   |1000        |FAILED        |NonZeroExitCode     |1795390233 |0     |9       |1    "
-    "|(null)   |\n"
+    "|n[01-03,7],x1  |(null)   |\n"
     "6                   |1000        |COMPLETING    |None                |1795390233 |0     |0       |1    "
-    "|   |\n";
+    "|n[|   |\n";
 
 static void slurm_rows_read(void **state)
 {
@@ -44,6 +44,10 @@ static void slurm_rows_read(void **state)
     assert_int_equal(rows[2].state, LS_SLURM_DONE);
     assert_int_equal(rows[2].exit_code, 128 + 9);
     assert_int_equal(rows[3].state, LS_SLURM_ENDS);
+    static const char *const nodes[] = {"", "a", "n01", "n"};
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(rows[i].node, nodes[i]);
+    }
     uint64_t job = 0;
     uint32_t epoch = 0;
     assert_true(ls_slurm_comment_read(rows[1].comment, 0xab, &job, &epoch));
@@ -58,9 +62,10 @@ static void slurm_rows_read(void **state)
 static void slurm_rows_read_refuses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"squeue: error: no\n", "1|0|RUNNING|None|N/A|zero|0|1|c|\n",
-                                      "1|nobody|RUNNING|None|N/A|0|0|1|c|\n",
-                                      "1|0|RUNNING|None|N/A|0|-1|1|c|\n", "|0|RUNNING|None|N/A|0|0|1|c|\n"};
+    static const char *const bad[] = {"squeue: error: no\n", "1|0|RUNNING|None|N/A|zero|0|1|n|c|\n",
+                                      "1|nobody|RUNNING|None|N/A|0|0|1|n|c|\n",
+                                      "1|0|RUNNING|None|N/A|0|-1|1|n|c|\n",
+                                      "|0|RUNNING|None|N/A|0|0|1|n|c|\n"};
     ls_arena arena = {0};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_slurm_row *rows = NULL;
@@ -158,14 +163,16 @@ static void slurm_history_read(void **state)
     size_t count = 0;
     ls_slurm_history_read(
         &arena,
-        "1|1000|CANCELLED by 0|0:0|1795316166|1795316172\n2_3|0|FAILED|7:0|1795316253|1795316254\n"
-        "3|0|RUNNING|0:0|1795316253|Unknown\n4|0|FAILED|0:9|Unknown|Unknown\nno row\n5|0|FAILED|x|1|2\n",
+        "1|1000|CANCELLED by 0|0:0|1795316166|1795316172|n7\n2_3|0|FAILED|7:0|1795316253|1795316254|n[2,4]\n"
+        "3|0|RUNNING|0:0|1795316253|Unknown|n3\n4|0|FAILED|0:9|Unknown|Unknown|None assigned\nno row\n"
+        "5|0|FAILED|x|1|2|n1\n",
         &rows, &count);
     assert_int_equal(count, 4);
     assert_int_equal(rows[0].state, LS_SLURM_CANCELLED);
     assert_int_equal(rows[0].uid, 1000);
     assert_true(rows[0].start_s == 1795316166 && rows[0].end_s == 1795316172);
     assert_string_equal(rows[1].ref, "2_3");
+    assert_string_equal(rows[1].node, "n2");
     assert_int_equal(rows[1].exit_code, 7);
     assert_int_equal(rows[2].state, LS_SLURM_RUNS);
     assert_true(rows[2].end_s == 0);
