@@ -209,10 +209,10 @@ typedef struct ls_flight_header {
     int32_t pid;
     /* An ls_flight_outcome. */
     uint32_t outcome;
-    /* This host's CLOCK_MONOTONIC plus the offset is the coordinator's; the error is half of the
-     * round trip of the measurement. 0: the same clock, or not measured. */
+    /* This host's CLOCK_MONOTONIC plus the offset is the coordinator's (ls_flight_clock). 0: the
+     * same clock, or not measured. */
     int64_t clock_offset_ns;
-    uint32_t clock_error_ns;
+    uint32_t padding;
     /* As from waitpid, written by the process that started the rank; valid if has_exit_status. */
     int32_t exit_status;
     uint32_t has_exit_status;
@@ -307,6 +307,14 @@ extern ls_flight_file *ls_flight_mapped;
 
 #define LS_FLIGHT_PUT(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 #define LS_FLIGHT_GET(field)        __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+
+/* Notes how far the coordinator's clock is ahead of this host's. */
+static inline void ls_flight_clock(int64_t offset_ns)
+{
+    if (ls_flight_mapped) {
+        LS_FLIGHT_PUT(ls_flight_mapped->header.clock_offset_ns, offset_ns);
+    }
+}
 
 /* Records the begin of an operation, before data moves. Returns NULL if no recorder is installed.
  * The record belongs to this call until LS_FLIGHT_RECORDS later operations have begun. */

@@ -63,7 +63,7 @@
 #include <stddef.h>
 
 enum {
-    LS_SEGMENT_VERSION = 6,
+    LS_SEGMENT_VERSION = 7,
     LS_SEGMENT_ALIGN = 2 << 20,
     /* how many steps ranks may be ahead of the trainer; a power of two */
     LS_RANK_RESULTS = 64,
@@ -208,6 +208,8 @@ typedef struct ls_control {
     /* The team that is being copied into `team`: complete whenever team_edits is odd, so that
      * another agent can finish the copy. */
     ls_team team_spare;
+    /* To be added to CLOCK_MONOTONIC of this host for that of the trainer's. */
+    _Atomic int64_t clock_offset_ns;
     /* pids of the processes that hold the parts */
     int32_t team_pids[LS_LOCAL_RANKS_MAX];
     ls_part_marks parts[LS_LOCAL_RANKS_MAX];

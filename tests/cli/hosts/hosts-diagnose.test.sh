@@ -89,6 +89,8 @@ if unshare --time --monotonic 86400 --fork true 2>/dev/null; then
     ended ahead "$trainer" 6 "hang: rank 0 (host0, pid $victim) is stopped" "for it in"
     check "how long they waited" grep -q 'for [2-4]\.[0-9] s (job.hang_timeout is 2 s)' ahead.err
     nothing_left "ahead"
+    expect 6 "$LOCKSTEP" diagnose ahead --json # from the files alone
+    check "how long diagnose looked back" python3 -c 'import json, sys; sys.exit(not 0 < json.load(open(sys.argv[1]))["stragglers"]["watched_s"] < 300)' "$out"
 else
     echo "no time namespaces here: clocks that differ are not tried"
 fi

@@ -173,6 +173,7 @@ static void open_flight(rank *r)
         return;
     }
     ls_flight_install(r->flight);
+    ls_flight_clock(atomic_load(&r->control->clock_offset_ns));
 }
 
 static ls_status open_session(rank *r)
@@ -591,6 +592,7 @@ static ls_status run_step(rank *r)
 {
     r->begin_ns = r->begin_ns ? r->begin_ns : ls_clock_monotonic_ns();
     ls_rank_result result = {.step = r->step, .begin_ns = r->begin_ns};
+    ls_flight_clock(atomic_load(&r->control->clock_offset_ns));
     ls_fault_injection_meet(&r->fault, r->options->rank, r->step);
     r->has_run = true;
     if (r->step > 0 && atomic_load(&r->control->keep) == r->step) {

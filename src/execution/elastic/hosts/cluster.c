@@ -50,7 +50,9 @@ static void read_orders(ls_cluster *cluster)
     /* Read `gather` first. It is requested after the grant it follows, so an order that carries
      * a gather then always carries the grant, too; an agent that saw the gather without it would
      * bring together the state of too early a step. */
-    ls_cluster_orders now = {.kind = LS_CLUSTER_ORDERS, .gather = atomic_load(&control->gather)};
+    ls_cluster_orders now = {.kind = LS_CLUSTER_ORDERS,
+                             .gather = atomic_load(&control->gather),
+                             .sent_ns = cluster->orders.sent_ns};
     now.epoch = cluster->epoch;
     now.until = atomic_load(&control->until);
     now.stop = atomic_load(&control->stop);
@@ -75,6 +77,7 @@ static void send_orders(ls_cluster *cluster)
     const uint64_t now = ls_env_now_ns(cluster->options.env);
     const bool beats = now - cluster->beat_ns >= LS_CLUSTER_BEAT_NS;
     cluster->beat_ns = beats ? now : cluster->beat_ns;
+    cluster->orders.sent_ns = now;
     for (uint32_t i = 0; i < cluster->agent_count; i++) {
         ls_cluster_agent *a = &cluster->agents[i];
         if (a->used && !a->gone && (beats || a->orders_sent != cluster->orders_version) &&

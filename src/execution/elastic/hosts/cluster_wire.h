@@ -50,7 +50,7 @@
 #include "execution/team/reform.h"
 
 enum {
-    LS_CLUSTER_VERSION = 5,
+    LS_CLUSTER_VERSION = 6,
     LS_CLUSTER_NAME_BYTES = 256,
     LS_CLUSTER_PATH_BYTES = 1024,
     LS_CLUSTER_TEXT_BYTES_MAX = 512 << 10, /* of a run file */
@@ -115,6 +115,7 @@ typedef struct ls_cluster_orders {
     uint32_t abort;
     int32_t abort_rank;
     char abort_text[LS_RANK_TEXT_BYTES];
+    uint64_t sent_ns; /* by the coordinator's clock */
 } ls_cluster_orders;
 
 typedef struct ls_cluster_ready {

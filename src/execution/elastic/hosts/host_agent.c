@@ -19,6 +19,8 @@ enum {
     BEAT_NS = 100 * 1000 * 1000,
     PAUSE_NS_MAX = 800 * 1000 * 1000, /* between two attempts to reach another trainer */
 };
+/* Clocks drift: an older estimate of the offset between two gives way to any new one. */
+static const uint64_t CLOCK_AGE_NS = UINT64_C(60000000000);
 
 static void stop_loop(void *context)
 {
@@ -329,6 +331,19 @@ static ls_status join_run(ls_host_agent *self, const ls_cluster_join *join, cons
     return ls_host_agent_start_watch(self, join);
 }
 
+/* Ranks write the offset between the clocks of this host and the coordinator's into what they
+ * record. An order takes some time, so the largest difference is the best estimate. */
+static void look_at_clock(ls_host_agent *self, uint64_t sent_ns)
+{
+    const uint64_t now_ns = ls_env_now_ns(self->env);
+    const int64_t offset_ns = (int64_t)(sent_ns - now_ns);
+    if (self->clock_ns == 0 || offset_ns > atomic_load(&self->control->clock_offset_ns) ||
+        now_ns - self->clock_ns > CLOCK_AGE_NS) {
+        atomic_store(&self->control->clock_offset_ns, offset_ns);
+        self->clock_ns = now_ns;
+    }
+}
+
 /* Orders come to agents that have not joined, too: they may say that the run is over. They are
  * complete, so all of them are applied each time; applying one twice changes nothing. The grant
  * comes before the gather: see read_orders in cluster.c. */
@@ -350,6 +365,7 @@ static bool receive_orders(void *receiver, const ls_cluster_received *message)
     if (orders->abort) {
         ls_control_abort(self->control, (ls_status)orders->abort, orders->abort_rank, orders->abort_text);
     }
+    look_at_clock(self, orders->sent_ns);
     self->has_run = self->has_run || orders->until > atomic_load(&self->control->until);
     ls_control_grant(self->control, orders->until);
     if (orders->gather != atomic_load(&self->control->gather)) {
@@ -528,6 +544,7 @@ static void wait_for_trainer(ls_host_agent *self, const char *text)
     const uint64_t fence = atomic_load(&self->control->fence);
     const uint64_t next = atomic_load(&self->control->team_epoch) + 1;
     self->is_returning = true;
+    self->clock_ns = 0;
     snprintf(self->lost_text, sizeof self->lost_text, "%s", text);
     ls_log_warn("%s: the ranks of this host wait %.3g s for another trainer (job.lease)", text,
                 1e-9 * (double)self->wait_ns);

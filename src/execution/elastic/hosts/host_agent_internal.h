@@ -37,8 +37,9 @@ struct ls_host_agent {
     ls_host_side side;
     /* heard: the coordinator's last message; sent: the last status */
     uint64_t lease_ns, heard_ns, sent_ns;
-    uint64_t epoch; /* the highest the coordinator has named */
-    bool has_run;   /* a step was granted */
+    uint64_t clock_ns; /* when the offset of this host's clock was measured; 0: not yet */
+    uint64_t epoch;    /* the highest the coordinator has named */
+    bool has_run;      /* a step was granted */
     /* job.lease: how long to wait for another trainer. */
     uint64_t wait_ns, run;
     uint64_t results_wanted; /* the next step whose result the trainer lacks; UINT64_MAX: none */
