@@ -224,6 +224,8 @@ typedef struct ls_controller_calls {
     json_t *(*journal)(void *context, uint64_t job, uint64_t after, uint32_t limit);
     /* A job that is no longer in memory; the controller destroys it. NULL: there is none. */
     ls_job *(*old_job)(void *context, uint64_t id);
+    /* The state of such a job, without reading its request; LS_JOB_STATES: there is none. */
+    ls_job_state (*old_state)(void *context, uint64_t id);
     /* Sums over the jobs that ended at since_s or later: an array of {"account", "user", "jobs",
      * "allocated", "idle", "waiting", "lost", "priced"}, in device-milliseconds, "energy" in
      * millijoules, and "stored" and "sent" in bytes.

@@ -227,7 +227,9 @@ uint64_t ls_queue_limit_left_ms(const ls_job *job);
 void ls_queue_remove(ls_controller *c, ls_entry *entry, bool succeeded);
 /* The dependencies of `job` that have not ended. doomed_out: one that failed, so that the job can
  * never start; 0: none. Returns their number. */
-uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out);
+uint32_t ls_queue_after(const ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out);
+/* Of any job, also one that is no longer in memory; LS_JOB_STATES: there is none. */
+ls_job_state ls_queue_state_of(const ls_controller *c, uint64_t id);
 
 /* ---- transitions.c ---- */
 

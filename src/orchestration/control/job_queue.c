@@ -156,21 +156,24 @@ ls_status ls_queue_account(ls_controller *c, const char *name, ls_account_entry 
 
 /* ---- jobs ---- */
 
-uint32_t ls_queue_after(ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out)
+ls_job_state ls_queue_state_of(const ls_controller *c, uint64_t id)
+{
+    const ls_entry *entry = ls_controller_find(c, id);
+    return entry ? entry->job->state : c->calls.old_state(c->calls.context, id);
+}
+
+uint32_t ls_queue_after(const ls_controller *c, const ls_job *job, uint64_t *after_out, uint64_t *doomed_out)
 {
     uint32_t count = 0;
     *doomed_out = 0;
     for (uint32_t i = 0; i < job->spec.after_count; i++) {
         const uint64_t id = job->spec.after[i];
-        const ls_entry *entry = ls_controller_find(c, id);
-        ls_job *old = entry ? NULL : c->calls.old_job(c->calls.context, id);
-        const ls_job *other = entry ? entry->job : old;
-        if (other && !ls_job_state_is_final(other->state)) {
+        const ls_job_state state = ls_queue_state_of(c, id);
+        if (state != LS_JOB_STATES && !ls_job_state_is_final(state)) {
             after_out[count++] = id;
-        } else if (!job->spec.after_any && !(other && other->state == LS_JOB_SUCCEEDED)) {
+        } else if (!job->spec.after_any && state != LS_JOB_SUCCEEDED) {
             *doomed_out = id;
         }
-        ls_job_destroy(old);
     }
     return count;
 }

@@ -493,6 +493,22 @@ ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out)
     return status;
 }
 
+ls_job_state ls_job_store_state(ls_job_store *store, uint64_t id)
+{
+    ls_statement *row = NULL;
+    bool has_row = false;
+    ls_job_state state = LS_JOB_STATES;
+    if (ls_statement_prepare(store->database, "SELECT record->>'state' FROM jobs WHERE id=?1", &row) ==
+        LS_OK) {
+        ls_statement_set_i64(row, 1, (int64_t)id);
+        if (ls_statement_step(row, &has_row) == LS_OK && has_row) {
+            state = ls_job_state_named(ls_statement_text(row, 0));
+        }
+    }
+    ls_statement_finish(row);
+    return state;
+}
+
 ls_status ls_job_store_used(ls_job_store *store, double since_s, json_t **rows_out)
 {
     ls_statement *row = NULL;

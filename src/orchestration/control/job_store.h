@@ -42,6 +42,8 @@ LS_MUST_CHECK ls_status ls_job_store_restore(ls_job_store *store, uint32_t ended
 
 /* Reads one job, which the caller destroys. Errors: LS_ERR_NOT_FOUND. */
 LS_MUST_CHECK ls_status ls_job_store_find(ls_job_store *store, uint64_t id, ls_job **job_out);
+/* Its state alone; LS_JOB_STATES: there is none. */
+ls_job_state ls_job_store_state(ls_job_store *store, uint64_t id);
 
 /* What jobs that ended at since_s or later have used, by account and user: a new array, as
  * ls_controller_calls.used. */

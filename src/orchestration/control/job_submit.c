@@ -121,14 +121,11 @@ static ls_status check_size(const ls_job_spec *spec)
 ls_status ls_submit_check_after(ls_controller *c, const ls_job *job)
 {
     for (uint32_t i = 0; i < job->spec.after_count; i++) {
-        const uint64_t id = job->spec.after[i];
-        ls_job *old = ls_controller_find(c, id) ? NULL : c->calls.old_job(c->calls.context, id);
-        const bool is_there = old || ls_controller_find(c, id);
-        ls_job_destroy(old);
-        if (!is_there) {
-            return ls_fail(
-                LS_ERR_INVALID,
-                "there is no job %" PRIu64 ", which this job is to wait for (--after or job.after)", id);
+        if (ls_queue_state_of(c, job->spec.after[i]) == LS_JOB_STATES) {
+            return ls_fail(LS_ERR_INVALID,
+                           "there is no job %" PRIu64
+                           ", which this job is to wait for (--after or job.after)",
+                           job->spec.after[i]);
         }
     }
     return LS_OK;

@@ -114,6 +114,11 @@ static ls_job *read_old_job(void *context, uint64_t id)
     return ls_job_store_find(((ls_daemon *)context)->store, id, &job) == LS_OK ? job : NULL;
 }
 
+static ls_job_state read_old_state(void *context, uint64_t id)
+{
+    return ls_job_store_state(((ls_daemon *)context)->store, id);
+}
+
 static json_t *used(void *context, double since_s)
 {
     json_t *rows = NULL;
@@ -563,6 +568,7 @@ static ls_status open_controller(ls_daemon *d)
                                        .ahead_s = ahead_s,
                                        .journal = read_journal,
                                        .old_job = read_old_job,
+                                       .old_state = read_old_state,
                                        .keyed_job = keyed_job,
                                        .used = used,
                                        .is_user = is_user,

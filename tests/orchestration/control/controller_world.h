@@ -77,6 +77,14 @@ static inline ls_job *old_job(void *context, uint64_t id)
     return w_old_job ? w_old_job(context, id) : NULL;
 }
 
+static inline ls_job_state old_state(void *context, uint64_t id)
+{
+    ls_job *job = old_job(context, id);
+    const ls_job_state state = job ? job->state : LS_JOB_STATES;
+    ls_job_destroy(job);
+    return state;
+}
+
 static inline bool fake_is_user(void *context, const char *name)
 {
     (void)context;
@@ -120,6 +128,7 @@ static inline ls_status create(ls_controller **controller_out)
                                        .ahead_s = fake_ahead_s,
                                        .journal = fake_journal,
                                        .old_job = old_job,
+                                       .old_state = old_state,
                                        .is_user = fake_is_user};
     return ls_controller_create(&settings, &w.engine.base, &calls, controller_out);
 }

@@ -174,6 +174,7 @@ static int set_up_with_plans(void **state)
                                        .now_s = fake_now_s,
                                        .journal = fake_journal,
                                        .old_job = old_job,
+                                       .old_state = old_state,
                                        .foresee = plan_of_paper};
     assert_int_equal(ls_controller_create(&settings, &w.engine.base, &calls, &w.controller), LS_OK);
     ls_controller_restored(w.controller, 1);

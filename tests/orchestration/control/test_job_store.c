@@ -101,6 +101,8 @@ static void older_database_opens_and_learns(void **state)
     assert_int_equal(ls_job_store_keyed(store, 1000, "mine"), 8);
     assert_int_equal(ls_job_store_keyed(store, 1001, "mine"), 0);
     assert_int_equal(ls_job_store_keyed(store, 1000, ""), 0);
+    assert_int_equal(ls_job_store_state(store, 8), job(8)->state);
+    assert_int_equal(ls_job_store_state(store, 99), LS_JOB_STATES);
 
     reopen(&store);
     assert_float_equal(job(7)->spec.time_limit_s, 90.0, 0.0);
