@@ -182,9 +182,10 @@ typedef struct ls_run_local {
     uint64_t steps;   /* of a round; 0: none */
     uint64_t workers; /* divides train.leaves */
     double outer_lr, outer_momentum;
-    int moments;    /* an ls_local_moments */
-    uint64_t bits;  /* of each number that hosts send: 32, 8 or 4 */
-    uint64_t delay; /* steps from making an outer gradient to applying it, below steps */
+    int moments;        /* an ls_local_moments */
+    uint64_t bits;      /* of each number that hosts send: 32, 8 or 4 */
+    uint64_t delay;     /* steps from making an outer gradient to applying it */
+    uint64_t fragments; /* divides steps; delay is below steps / fragments */
 } ls_run_local;
 
 /* Gradients that are packed before they are added up across groups of leaves. */

@@ -38,20 +38,22 @@ ls_status ls_run_file_check_local(const ls_run_file *run)
     const ls_run_train *train = &run->train;
     const ls_run_local *local = &train->local;
     if (local->steps == 0) {
-        return local->workers == 1
+        const bool has_workers = local->workers > 1;
+        return !has_workers && local->fragments == 1
                    ? LS_OK
-                   : ls_fail(
-                         LS_ERR_INVALID,
-                         "train.local.workers is %llu, but has an effect only with train.local.steps: set "
-                         "that to the number of steps between two meetings of the workers, such as 50",
-                         (unsigned long long)(local->workers));
+                   : ls_fail(LS_ERR_INVALID,
+                             "train.local.%s is %llu, but has an effect only with train.local.steps: set "
+                             "that to the number of steps between two meetings of the workers, such as 50",
+                             has_workers ? "workers" : "fragments",
+                             (unsigned long long)(has_workers ? local->workers : local->fragments));
     }
     if (train->leaves % local->workers != 0) {
-        return ls_fail(LS_ERR_INVALID,
-                       "train.local.workers is %llu, which does not divide train.leaves %llu, so the workers "
-                       "would have unequal shares of the batch; use %llu workers, or other leaves",
-                       (unsigned long long)local->workers, (unsigned long long)train->leaves,
-                       (unsigned long long)divisor_below(train->leaves, local->workers));
+        return ls_fail(
+            LS_ERR_INVALID,
+            "train.local.workers is %llu, which does not divide train.leaves %llu, so the workers "
+            "would have unequal shares of the batch; use train.local.workers %llu, or other leaves",
+            (unsigned long long)local->workers, (unsigned long long)train->leaves,
+            (unsigned long long)divisor_below(train->leaves, local->workers));
     }
     if (train->steps != LS_AUTO_U64 && train->steps % local->steps != 0) {
         const uint64_t lower = train->steps / local->steps * local->steps;
@@ -69,10 +71,21 @@ ls_status ls_run_file_check_local(const ls_run_file *run)
                        "change. Usual values are 0.5 to 1",
                        local->outer_lr);
     }
-    if (local->delay >= local->steps) {
+    if (local->steps % local->fragments != 0) {
         return ls_fail(LS_ERR_INVALID,
-                       "train.local.delay is %llu, allowed is 0 to %llu, below train.local.steps",
-                       (unsigned long long)local->delay, (unsigned long long)local->steps - 1);
+                       "train.local.fragments is %llu, which does not divide train.local.steps %llu; use "
+                       "train.local.fragments %llu, or train.local.steps %llu",
+                       (unsigned long long)local->fragments, (unsigned long long)local->steps,
+                       (unsigned long long)divisor_below(local->steps, local->fragments),
+                       (unsigned long long)((local->steps / local->fragments + 1) * local->fragments));
+    }
+    if (local->delay >= local->steps / local->fragments) {
+        return ls_fail(LS_ERR_INVALID, "train.local.delay is %llu, allowed is 0 to %llu, below %s",
+                       (unsigned long long)local->delay,
+                       (unsigned long long)(local->steps / local->fragments - 1),
+                       local->fragments > 1 ? "train.local.steps / train.local.fragments: one fragment is "
+                                              "exchanged at a time"
+                                            : "train.local.steps");
     }
     if (local->bits != 32 && local->bits != 8 && local->bits != 4) {
         return ls_fail(LS_ERR_INVALID, "train.local.bits is %llu, allowed is 32, 8 or 4",

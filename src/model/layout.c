@@ -455,6 +455,41 @@ ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_config *config
 
 /* ---- looking up ---- */
 
+/* The first bucket of a run. A bucket is before the border if more than half of it is. */
+static uint32_t run_begin(const ls_layout *layout, uint32_t runs, uint32_t index)
+{
+    uint32_t bucket = 0;
+    for (uint32_t i = 1; i <= index; i++) {
+        /* leaves a bucket for each run after it */
+        const uint32_t last = layout->bucket_count - (runs - i);
+        const int64_t border = layout->float_count * i / runs;
+        bucket++;
+        while (bucket < last && layout->buckets[bucket].offset + layout->buckets[bucket].count / 2 < border) {
+            bucket++;
+        }
+    }
+    return bucket;
+}
+
+int64_t ls_layout_run(const ls_layout *layout, uint32_t runs, uint32_t index, int64_t *count_out)
+{
+    LS_ASSERT(runs >= 1 && runs <= layout->bucket_count && index < runs);
+    const int64_t begin = layout->buckets[run_begin(layout, runs, index)].offset;
+    const uint32_t next = index + 1 < runs ? run_begin(layout, runs, index + 1) : 0;
+    *count_out = (next > 0 ? layout->buckets[next].offset : layout->float_count) - begin;
+    return begin;
+}
+
+int64_t ls_layout_largest_run(const ls_layout *layout, uint32_t runs)
+{
+    int64_t most = 0, count;
+    for (uint32_t i = 0; i < runs; i++) {
+        (void)ls_layout_run(layout, runs, i, &count);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 const ls_parameter *ls_layout_find(const ls_layout *layout, const char *name)
 {
     for (uint32_t i = 0; i < layout->parameter_count; i++) {

@@ -112,6 +112,12 @@ LS_MUST_CHECK ls_status ls_layout_build_adapter(ls_arena *arena, const ls_model_
                                                 const ls_adapter *adapter, const ls_base *base,
                                                 ls_layout *layout_out);
 
+/* The trained buckets cut into `runs` runs of whole buckets, as nearly equal as these allow: the
+ * first float of run `index`, and how many it has. runs: 1 to bucket_count. */
+int64_t ls_layout_run(const ls_layout *layout, uint32_t runs, uint32_t index, int64_t *count_out);
+/* The floats of the largest run. */
+int64_t ls_layout_largest_run(const ls_layout *layout, uint32_t runs);
+
 /* The parameter named `name`, or NULL. */
 const ls_parameter *ls_layout_find(const ls_layout *layout, const char *name);
 

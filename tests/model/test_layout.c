@@ -130,6 +130,35 @@ static void check_layout(const ls_model_config *config)
     ls_arena_release(&arena);
 }
 
+/* Runs of whole buckets, one after the other, the border where it is nearest to an equal cut. */
+static void layout_run_cuts_at_the_nearest_bucket(void **state)
+{
+    (void)state;
+    enum { BUCKETS = 6 };
+    static const int64_t counts[BUCKETS] = {9, 4, 4, 4, 4, 1},
+                         sizes[4][4] = {{26}, {13, 13}, {9, 8, 9}, {9, 4, 8, 5}};
+    ls_bucket buckets[BUCKETS];
+    ls_layout layout = {.buckets = buckets, .bucket_count = BUCKETS};
+    for (int i = 0; i < BUCKETS; i++) {
+        buckets[i] = (ls_bucket){.offset = layout.float_count, .count = 1024 * counts[i]};
+        layout.float_count += buckets[i].count;
+    }
+    static const int64_t largest[4] = {26, 13, 9, 9};
+    for (uint32_t runs = 1; runs <= 4; runs++) {
+        int64_t next = 0, count;
+        for (uint32_t i = 0; i < runs; i++) {
+            assert_int_equal(ls_layout_run(&layout, runs, i, &count), next);
+            assert_int_equal(count, 1024 * sizes[runs - 1][i]);
+            next += count;
+        }
+        assert_int_equal(ls_layout_largest_run(&layout, runs), 1024 * largest[runs - 1]);
+    }
+    /* as many runs as buckets: one in each, however unequal */
+    int64_t count;
+    assert_int_equal(ls_layout_run(&layout, BUCKETS, 5, &count), 1024 * 25);
+    assert_int_equal(count, 1024);
+}
+
 static void layout_build_every_family_keeps_its_promises(void **state)
 {
     (void)state;
@@ -242,6 +271,7 @@ int main(void)
         cmocka_unit_test(config_check_every_family_accepts_its_defaults),
         cmocka_unit_test(config_check_bad_values_are_named),
         cmocka_unit_test(config_equal_notices_each_field),
+        cmocka_unit_test(layout_run_cuts_at_the_nearest_bucket),
         cmocka_unit_test(layout_build_every_family_keeps_its_promises),
         cmocka_unit_test(layout_build_published_models_have_their_parameter_counts),
         cmocka_unit_test(layout_build_fused_tensors_are_adjacent),

@@ -6,8 +6,9 @@
 #include <inttypes.h>
 
 /* The keys of a run file that turn a scheme on. */
-static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, const ls_link_scheme *scheme)
+static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, const ls_link_estimate *row)
 {
+    const ls_link_scheme *scheme = &row->scheme;
     static const char *const kinds[LS_COMPRESSION_KINDS] = {[LS_COMPRESSION_NONE] = "none",
                                                             [LS_COMPRESSION_BF16] = "bf16",
                                                             [LS_COMPRESSION_INT8] = "int8",
@@ -18,8 +19,10 @@ static const char *keys_of(ls_arena *arena, const ls_link_setting *setting, cons
         const char *bits = scheme->form.kind == LS_COMPRESSION_INT8   ? ", bits: 8"
                            : scheme->form.kind == LS_COMPRESSION_INT4 ? ", bits: 4"
                                                                       : "";
-        return ls_arena_printf(arena, "train.local: {steps: %" PRIu64 ", workers: %" PRIu64 "%s}",
-                               scheme->steps, setting->hosts, bits);
+        const char *fragments =
+            row->fragments > 1 ? ls_arena_printf(arena, ", fragments: %u", row->fragments) : "";
+        return ls_arena_printf(arena, "train.local: {steps: %" PRIu64 ", workers: %" PRIu64 "%s%s}",
+                               scheme->steps, setting->hosts, bits, fragments);
     }
     if (scheme->form.kind == LS_COMPRESSION_TOPK) {
         return ls_arena_printf(arena, "train.compression: {kind: topk, ratio: %.2g, groups: %" PRIu64 "}",
@@ -45,15 +48,16 @@ static const char *bytes_text(ls_arena *arena, double bytes)
 
 static void append_table(const ls_plan_answer *answer, ls_text *text)
 {
-    static const char *const titles[] = {"scheme",    "sent/step", "fewer",     "step",
-                                         "computing", "memory",    "checkpoint"};
-    static const bool right[] = {false, true, true, true, true, true, true};
+    static const char *const titles[] = {"scheme", "sent/step", "at once", "fewer",
+                                         "step",   "computing", "memory",  "checkpoint"};
+    static const bool right[] = {false, true, true, true, true, true, true, true};
     const ls_plan_links *links = answer->links;
-    ls_table table = {.titles = titles, .right = right, .columns = 7, .arena = answer->arena};
+    ls_table table = {.titles = titles, .right = right, .columns = 8, .arena = answer->arena};
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         const ls_link_estimate *row = &links->rows[i];
         ls_table_add(&table, row->scheme.name);
         ls_table_add(&table, bytes_text(answer->arena, row->bytes));
+        ls_table_add(&table, bytes_text(answer->arena, row->peak_bytes));
         ls_table_printf(&table, "%.*f x", row->times < 9.95 ? 1 : 0, row->times);
         ls_table_add(&table, ls_time_of(row->step_s).text);
         ls_table_printf(&table, "%.0f %%", 100.0 * row->computing);
@@ -77,7 +81,7 @@ void ls_plan_append_links(const ls_plan_answer *answer, ls_text *text)
                    ls_quantity_of((double)s->values).text, ls_time_of(s->compute_s).text);
     append_table(answer, text);
     ls_text_printf(text, "\npays: %s, %.0f %% of the time computing\n  %s\n", chosen->scheme.name,
-                   100.0 * chosen->computing, keys_of(answer->arena, s, &chosen->scheme));
+                   100.0 * chosen->computing, keys_of(answer->arena, s, chosen));
     if (links->chosen > 0 && !ls_plan_is_here(answer, &answer->node)) {
         ls_text_append(text,
                        "Not with GPUs in this version: compression and local steps compute on CPUs, and "
@@ -106,12 +110,12 @@ json_t *ls_plan_links_to_json(const ls_plan_links *links)
     json_t *schemes = json_array();
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         const ls_link_estimate *row = &links->rows[i];
-        json_array_append_new(schemes, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme",
-                                                 row->scheme.name, "steps", (json_int_t)row->scheme.steps,
-                                                 "sent_bytes", row->bytes, "fewer", row->times, "packing_s",
-                                                 row->packing_s, "step_time_s", row->step_s, "computing",
-                                                 row->computing, "memory_bytes", row->memory_bytes,
-                                                 "checkpoint_bytes", row->checkpoint_bytes));
+        json_array_append_new(
+            schemes, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "scheme",
+                               row->scheme.name, "steps", (json_int_t)row->scheme.steps, "sent_bytes",
+                               row->bytes, "peak_bytes", row->peak_bytes, "fewer", row->times, "packing_s",
+                               row->packing_s, "step_time_s", row->step_s, "computing", row->computing,
+                               "memory_bytes", row->memory_bytes, "checkpoint_bytes", row->checkpoint_bytes));
     }
     return json_pack("{s:I, s:f, s:f, s:I, s:f, s:s, s:o}", "hosts", (json_int_t)links->setting.hosts,
                      "link_bytes_ps", links->setting.link_bytes_ps, "compute_s", links->setting.compute_s,

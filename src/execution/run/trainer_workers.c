@@ -354,13 +354,15 @@ static void add_turn(ls_step_result *sum, const ls_step_result *turn)
 }
 
 /* The end of a round: what it sent, and how long its hosts computed, if that is known. */
-static void tell_outer(ls_trainer *trainer, uint64_t step, const ls_step_result *result, double seconds)
+static void tell_outer(ls_trainer *trainer, const ls_local_turn *turn, const ls_step_result *result,
+                       double seconds)
 {
     enum { SLOW = 2 };
-    json_t *fields =
-        json_pack("{s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)step, "round",
-                  (json_int_t)(step / trainer->backend.local.steps), "grad_norm", result->grad_norm,
-                  "seconds", seconds, "sent_bytes", (json_int_t)result->traffic.link_bytes);
+    const uint64_t step = turn->step + 1;
+    json_t *fields = json_pack("{s:I, s:I, s:I, s:f, s:f, s:I}", "step", (json_int_t)step, "round",
+                               (json_int_t)((step - 1) / trainer->backend.local.steps + 1), "fragment",
+                               (json_int_t)turn->fragment, "grad_norm", result->grad_norm, "seconds", seconds,
+                               "sent_bytes", (json_int_t)result->traffic.link_bytes);
     if (result->fastest_s > 0.0) {
         json_object_update_new(fields,
                                json_pack("{s:i, s:f, s:f}", "slowest_rank", (int)result->slowest_rank,
@@ -395,7 +397,7 @@ static ls_status compute_turns(ls_trainer *trainer, double lr, ls_step_result *r
         losses[which.worker] = which.is_outer ? losses[which.worker] : (double)result_out->loss;
         norms[which.worker] = which.is_outer ? norms[which.worker] : result_out->grad_norm;
         if (which.applies) {
-            tell_outer(trainer, which.step + 1, result_out, turn_s);
+            tell_outer(trainer, &which, result_out, turn_s);
         }
         result_out->tokens = which.is_outer ? 0 : result_out->tokens;
         add_turn(&sum, result_out);

@@ -8,9 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-static uint64_t turns_of_round(const ls_local *local)
+/* From the end of a round of one fragment to that of the next. */
+static uint64_t span_of(const ls_local *local)
 {
-    return local->steps * local->workers + (local->delay > 0 ? 2 : 1);
+    return local->steps / local->fragments;
+}
+
+static uint64_t turns_of_span(const ls_local *local)
+{
+    return span_of(local) * local->workers + (local->delay > 0 ? 2 : 1);
 }
 
 ls_local_turn ls_local_turn_at(const ls_local *local, uint64_t turn)
@@ -18,21 +24,26 @@ ls_local_turn ls_local_turn_at(const ls_local *local, uint64_t turn)
     if (local->steps == 0) {
         return (ls_local_turn){.step = turn, .is_first = true};
     }
-    const uint64_t round = turn / turns_of_round(local), in_round = turn % turns_of_round(local);
+    const uint64_t steps = span_of(local), turns = turns_of_span(local);
+    const uint64_t span = turn / turns, in_span = turn % turns;
     /* turns before the outer gradient is made */
-    const uint64_t apart = (local->steps - local->delay) * local->workers;
-    const uint64_t workers = in_round - (in_round > apart), step = workers / local->workers;
-    const bool makes = in_round == apart, applies = step == local->steps;
+    const uint64_t apart = (steps - local->delay) * local->workers;
+    const uint64_t workers = in_span - (in_span > apart), step = workers / local->workers;
+    const bool makes = in_span == apart, applies = step == steps;
     if (makes || applies) {
-        return (ls_local_turn){
-            .step = round * local->steps + step - 1, .is_outer = true, .makes = makes, .applies = applies};
+        return (ls_local_turn){.step = span * steps + step - 1,
+                               .is_outer = true,
+                               .makes = makes,
+                               .applies = applies,
+                               .fragment = (uint32_t)(span % local->fragments)};
     }
     const uint32_t worker = (uint32_t)(workers % local->workers);
-    return (ls_local_turn){.step = round * local->steps + step,
+    return (ls_local_turn){.step = span * steps + step,
                            .worker = worker,
                            .begins = step == 0,
-                           .mixes = step == 0 && local->delay > 0 && round > 0,
-                           .is_first = worker == 0};
+                           .mixes = step == 0 && local->delay > 0 && span > 0,
+                           .is_first = worker == 0,
+                           .fragment = (uint32_t)((span + local->fragments - 1) % local->fragments)};
 }
 
 uint64_t ls_local_turns(const ls_local *local, uint64_t step)
@@ -40,14 +51,28 @@ uint64_t ls_local_turns(const ls_local *local, uint64_t step)
     if (local->steps == 0) {
         return step;
     }
-    const uint64_t in_round = step % local->steps;
-    const bool is_made = local->delay > 0 && in_round >= local->steps - local->delay;
-    return step / local->steps * turns_of_round(local) + in_round * local->workers + is_made;
+    const uint64_t steps = span_of(local), in_span = step % steps;
+    const bool is_made = local->delay > 0 && in_span >= steps - local->delay;
+    return step / steps * turns_of_span(local) + in_span * local->workers + is_made;
 }
 
-uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn)
+uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn, uint32_t fragment)
 {
-    return (local->resets ? turn->step % local->steps : turn->step) + 1;
+    if (!local->resets) {
+        return turn->step + 1;
+    }
+    const uint64_t first = (fragment + 1) * span_of(local);
+    return (turn->step < first ? turn->step : (turn->step - first) % local->steps) + 1;
+}
+
+uint32_t ls_local_fragment_at(const ls_local *local, const ls_layout *layout, int64_t offset)
+{
+    uint32_t fragment = 0;
+    int64_t count, begin = ls_layout_run(layout, local->fragments, 0, &count);
+    while (begin + count <= offset) {
+        begin = ls_layout_run(layout, local->fragments, ++fragment, &count);
+    }
+    return fragment;
 }
 
 /* The largest power of two below `count`. */

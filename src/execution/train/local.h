@@ -25,18 +25,26 @@
  *
  *   H = 3, D = 1       step 0   step 1   make g   step 2   apply g
  *
- * Source: Douillard et al., "Streaming DiLoCo", 2025 (arXiv 2501.18512), with one fragment and
- * alpha 1/2.
+ * With F fragments the parameters are cut into F runs of buckets (ls_layout_run), each with rounds
+ * of H steps of its own: those of fragment f end H / F steps after those of fragment f - 1, so that
+ * less is sent at a time. Its first round has (f + 1) H / F steps. A worker takes a fragment over,
+ * or becomes the mean with it, in its first update of the fragment's next round; the gradient of
+ * that step is that of its own parameters, with and without a delay. D is below H / F: of one
+ * fragment g is applied before that of the next is made.
+ *
+ *   H = 4, F = 2       step 0   step 1   fragment 0   step 2   step 3   fragment 1   step 4 ...
+ *
+ * Source: Douillard et al., "Streaming DiLoCo", 2025 (arXiv 2501.18512), with alpha 1/2.
  *
  * The differences are added in the fixed tree over the workers (comm/transport/tree.h). The workers
  * belong to the run's identity, not to its ranks: all of this is a function of the state and the
  * step, whoever computes it.
  *
  * A step of the run is cut into turns: one for each worker in order, and one more for the outer
- * step at the end of a round; with a delay, two: where g is made, and where it is applied. A turn
- * is what ls_stepper_run does in one call and what ranks count: they share each turn as they share
- * the step of a run without workers, and recover in it by the same means. Without local steps each
- * step is one turn.
+ * step at the end of a round of a fragment; with a delay, two: where g is made, and where it is
+ * applied. A turn is what ls_stepper_run does in one call and what ranks count: they share each
+ * turn as they share the step of a run without workers, and recover in it by the same means.
+ * Without local steps each step is one turn.
  *
  * Pure functions, but for ls_outer_sum, which one thread uses at a time; it allocates in create.
  */
@@ -51,7 +59,8 @@ typedef struct ls_local {
     uint32_t workers; /* W; 1 without local steps */
     float outer_lr, outer_momentum;
     ls_compression form; /* of differences and their sum */
-    uint64_t delay;      /* D, below steps */
+    uint64_t delay;      /* D, below steps / fragments */
+    uint32_t fragments;  /* F, divides steps; with steps > 0 at least 1, at most the buckets */
     /* A worker's moments are zero when a round begins, and its AdamW counts from 1. */
     bool resets;
 } ls_local;
@@ -65,6 +74,8 @@ typedef struct ls_local_turn {
     bool begins;   /* the worker's first step of a round: it takes over the shared parameters */
     bool mixes;    /* half of them, half its own */
     bool is_first; /* the first turn of the step: the state before it is that between two steps */
+    /* of an outer turn; whose round begins. The first step of a run begins a round of each */
+    uint32_t fragment;
 } ls_local_turn;
 
 /* The turn with this number, 0-based. */
@@ -72,8 +83,11 @@ ls_local_turn ls_local_turn_at(const ls_local *local, uint64_t turn);
 /* The number of turns before step `step`: after that many finished steps. */
 uint64_t ls_local_turns(const ls_local *local, uint64_t step);
 
-/* AdamW's count of a worker's steps: 1 for the first. */
-uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn);
+/* AdamW's count of a worker's steps of a fragment: 1 for the first. */
+uint64_t ls_local_adamw_step(const ls_local *local, const ls_local_turn *turn, uint32_t fragment);
+
+/* The fragment with the float at `offset`. */
+uint32_t ls_local_fragment_at(const ls_local *local, const ls_layout *layout, int64_t offset);
 
 /* The mean of a number of each worker, added in the tree over the workers. */
 double ls_local_mean(const double *values, uint32_t workers);
@@ -82,7 +96,7 @@ double ls_local_mean(const double *values, uint32_t workers);
  * The sum over the workers of (shared - worker's parameters), added in the tree over the workers.
  * With a form that packs (base/compression.h) each difference is packed and unpacked before, and
  * the sum once more: `out` is what every host sees. Blocks of the form begin at multiples of
- * LS_COMPRESSION_BLOCK of the flat buffers, so `at` is one.
+ * LS_COMPRESSION_BLOCK from the first float of a fragment, so `at` is one of these.
  */
 typedef struct ls_outer_sum ls_outer_sum;
 /* state: borrowed. Errors: LS_ERR_MEMORY. */

@@ -418,6 +418,19 @@ static ls_status choose_mesh(ls_session *session, const ls_session_options *opti
     return build_plan(session); /* its workspaces depend on the threads */
 }
 
+static ls_status check_fragments(const ls_session *session)
+{
+    const unsigned long long fragments = session->run.train.local.fragments;
+    const long long layers = session->config.layers;
+    return fragments <= (unsigned long long)layers
+               ? LS_OK
+               : ls_fail(
+                     LS_ERR_INVALID,
+                     "train.local.fragments is %llu, but model.layers is %lld, and a fragment has at least "
+                     "one layer: use at most %lld",
+                     fragments, layers, layers);
+}
+
 static ls_status open_all(ls_session *session, const ls_session_options *options)
 {
     if (session->run.model.from[0]) {
@@ -436,6 +449,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     LS_TRY(open_dataset(session, options));
     LS_TRY(ls_run_file_adopt_data(&session->run, ls_dataset_samples(session->dataset, LS_SPLIT_TRAIN)));
     LS_TRY(ls_run_file_check_local(&session->run)); /* the steps are known only now */
+    LS_TRY(check_fragments(session));
     LS_TRY(build_plan(session));
     if (ls_run_file_mesh_is_open(&session->run)) {
         LS_TRY(choose_mesh(session, options));

@@ -77,6 +77,7 @@ ls_local ls_session_local(const ls_session *session)
                                        : local->bits == 4 ? LS_COMPRESSION_INT4
                                                           : LS_COMPRESSION_NONE},
                       .delay = local->delay,
+                      .fragments = (uint32_t)local->fragments,
                       .resets = local->moments == LS_LOCAL_RESET};
 }
 

@@ -24,8 +24,10 @@ float *ls_stepper_flat(const ls_stepper *stepper, uint32_t flat)
 const void *ls_stepper_weights(const ls_stepper *stepper)
 {
     const ls_local_turn *turn = &stepper->turn;
-    const bool has_own = stepper->state->workers && (!turn->begins || turn->mixes);
-    return has_own ? ls_stepper_flat(stepper, 0) : ls_state_weights(stepper->state);
+    const bool takes_all =
+        turn->begins && !turn->mixes && (turn->step == 0 || stepper->settings.local.fragments == 1);
+    return stepper->state->workers && !takes_all ? ls_stepper_flat(stepper, 0)
+                                                 : ls_state_weights(stepper->state);
 }
 
 /* ---- update ---- */
@@ -37,6 +39,23 @@ static void die_in_block(void *context)
     ls_fault_injection_at(stepper->settings.fault_injection, LS_PHASE_BLOCK, stepper->step);
 }
 
+/* With workers: whether the turn updates the slice at `offset`, and what of its round a worker
+ * begins. */
+static bool enter_fragment(const ls_stepper *stepper, int64_t offset, ls_update_options *options)
+{
+    const ls_local *local = &stepper->settings.local;
+    const ls_local_turn *turn = &stepper->turn;
+    const uint32_t fragment = ls_local_fragment_at(local, stepper->state->layout, offset);
+    if (turn->is_outer) {
+        return fragment == turn->fragment;
+    }
+    const bool begins = turn->begins && (fragment == turn->fragment || turn->step == 0);
+    options->from = begins ? stepper->state->parameters : NULL;
+    options->resets = begins && local->resets;
+    options->adamw.step = ls_local_adamw_step(local, turn, fragment);
+    return true;
+}
+
 static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_options *options)
 {
     const ls_part *part = ls_data_parallel_part(stepper->parallel, index);
@@ -44,7 +63,9 @@ static ls_status update_part(ls_stepper *stepper, uint32_t index, ls_update_opti
     for (uint32_t i = 0; i < part->slice_count; i++) {
         ls_flight_activity(LS_ACTIVITY_UPDATE, part->slices[i].bucket);
         options->change = ls_data_parallel_change(stepper->parallel, index, i);
-        LS_TRY(ls_update_run(stepper->updates[index], i, options));
+        if (!stepper->state->workers || enter_fragment(stepper, part->slices[i].offset, options)) {
+            LS_TRY(ls_update_run(stepper->updates[index], i, options));
+        }
         ls_data_parallel_updated(stepper->parallel, index, stepper->state->parameters, i);
     }
     return LS_OK;
@@ -65,13 +86,11 @@ static ls_status update_parameters(ls_stepper *stepper, uint64_t step, double lr
                   .eps = s->eps,
                   .weight_decay = s->weight_decay,
                   .gradient_scale = gradient_scale,
-                  .step = ls_local_adamw_step(&s->local, turn),
+                  .step = turn->step + 1,
                   .is_update = ls_compression_normalises(s->compression.kind)},
         .parameters = ls_state_master(state),
         .flats = {ls_stepper_flat(stepper, 0), ls_stepper_flat(stepper, 1), ls_stepper_flat(stepper, 2)},
         .shift = ls_stepper_flat(stepper, 0) - state->parameters,
-        .from = turn->begins ? state->parameters : NULL,
-        .resets = turn->begins && s->local.resets,
         .mixes = turn->mixes,
         .outer = turn->is_outer ? &s->local : NULL,
         .applies = turn->applies,
@@ -103,6 +122,7 @@ static uint64_t fingerprint_of(const ls_stepper *stepper, uint64_t step, double 
                                s->local.workers,
                                s->local.form.kind,
                                s->local.delay,
+                               s->local.fragments,
                                s->leaves,
                                s->global_batch,
                                s->micro_batch,

@@ -44,9 +44,10 @@ typedef struct ls_step_settings {
     uint64_t compression_warmup;
     uint32_t global_batch; /* sequences */
     ls_local local;
-    /* With workers on several hosts, the sum of the outer step, and the worker at fault if it is
-     * not finite; as ls_outer_sum_add and ls_local_not_finite. NULL: all workers are here. */
-    ls_status (*add_workers)(void *context, float *sum_out);
+    /* With workers on several hosts, the sum of the outer step of `count` floats from `at` on, and
+     * the worker at fault if it is not finite; as ls_outer_sum_add and ls_local_not_finite. NULL:
+     * all workers are here. */
+    ls_status (*add_workers)(void *context, int64_t at, int64_t count, float *sum_out);
     ls_status (*find_worker)(void *context, uint32_t *worker_out);
     void *workers_context;
     /* sequences per pass; divides global_batch / leaves; equals the plan's sequences */

@@ -398,25 +398,30 @@ static uint32_t own_leaf(const ls_stepper *stepper, ls_leaf_range leaves)
 /* ---- the outer step ---- */
 
 /* The leaves of an outer step: the first is the sum over all workers, or the outer gradient that
- * was made of it, the others are zero, so that the tree of the leaves adds nothing to the tree of
- * the workers. */
+ * was made of it, zero outside the fragment; the others are zero, so that the tree of the leaves
+ * adds nothing to the tree of the workers. */
 static ls_status run_outer_leaf(ls_stepper *stepper, uint32_t buffer, ls_leaf_sum *node)
 {
     const ls_step_settings *s = &stepper->settings;
     const int64_t floats = stepper->state->layout->float_count;
     float *sum = current_part(stepper)->gradients[buffer];
+    int64_t count;
+    const int64_t at =
+        ls_layout_run(stepper->state->layout, s->local.fragments, stepper->turn.fragment, &count);
+    if (node->leaves.first > 0 || count < floats) {
+        memset(sum, 0, (size_t)floats * sizeof *sum);
+    }
     if (node->leaves.first > 0) {
-        memset(sum, 0, (size_t)floats * sizeof(float));
         return LS_OK;
     }
     if (!stepper->turn.makes) {
-        memcpy(sum, stepper->state->v, (size_t)floats * sizeof(float));
+        memcpy(sum + at, stepper->state->v + at, (size_t)count * sizeof *sum);
         node->tokens = 1;
         return LS_OK;
     }
     node->tokens = stepper->state->worker_count; /* what the sum is divided by */
-    return s->add_workers ? s->add_workers(s->workers_context, sum)
-                          : ls_outer_sum_add(stepper->outer, 0, floats, NULL, sum, NULL);
+    return s->add_workers ? s->add_workers(s->workers_context, at, count, sum + at)
+                          : ls_outer_sum_add(stepper->outer, at, count, NULL, sum + at, NULL);
 }
 
 /* ---- the leaves of a part ---- */

@@ -116,7 +116,7 @@ ls_status ls_stepper_explain_outer(ls_stepper *stepper)
 {
     const ls_state *state = stepper->state;
     const ls_step_settings *s = &stepper->settings;
-    const unsigned long long step = stepper->turn.step + 1, round = step / s->local.steps;
+    const unsigned long long step = stepper->turn.step + 1, round = stepper->turn.step / s->local.steps + 1;
     uint32_t worker = state->worker_count;
     char cause[64] = "the sum of the workers' differences";
     /* first: another rank may end the run with its reason as soon as all know the worker */

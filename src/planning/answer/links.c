@@ -49,6 +49,13 @@ static const ls_layout *sent_layout(const ls_plan_answer *answer)
     return layout;
 }
 
+/* Those of the run file, if the model has as many layers. */
+static uint32_t fragments_of(const ls_plan_answer *answer, const ls_layout *layout)
+{
+    const uint64_t asked = answer->run ? answer->run->train.local.fragments : 1;
+    return layout && asked > layout->bucket_count ? layout->bucket_count : (uint32_t)asked;
+}
+
 static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps, ls_plan_links *links_out)
 {
     ls_link_setting alone = {0};
@@ -64,7 +71,8 @@ static bool estimate(ls_plan_answer *answer, int64_t hosts, double link_bytes_ps
                                            .compute_s = alone.compute_s,
                                            .pack_s = alone.pack_s,
                                            .link_bytes_ps = link_bytes_ps,
-                                           .latency_s = LATENCY_S};
+                                           .latency_s = LATENCY_S,
+                                           .fragments = fragments_of(answer, layout)};
     for (uint32_t i = 0; i < LS_LINK_SCHEMES; i++) {
         ls_link_estimate_compute(&links_out->setting, &ls_link_schemes[i], &links_out->rows[i]);
     }

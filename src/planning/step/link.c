@@ -65,6 +65,18 @@ uint64_t ls_link_bytes_exchange(const ls_link_scheme *scheme, uint64_t values, c
            sent * packed_bytes(&back, values, buckets);
 }
 
+static void add_peak(const ls_link_setting *setting, ls_link_estimate *estimate)
+{
+    const ls_link_scheme *scheme = &estimate->scheme;
+    const uint32_t asked = setting->fragments > 0 ? setting->fragments : 1;
+    const uint32_t fragments = estimate->fragments = scheme->steps % asked == 0 ? asked : 1;
+    const uint64_t hosts = setting->hosts,
+                   largest = setting->layout ? (uint64_t)ls_layout_largest_run(setting->layout, fragments)
+                                             : (setting->values + fragments - 1) / fragments;
+    const uint64_t all = ls_link_bytes_exchange(scheme, largest, NULL, hosts, hosts);
+    estimate->peak_bytes = scheme->steps > 1 ? (double)all / (double)hosts : estimate->bytes;
+}
+
 /* ---- time ---- */
 
 static double packing_s(const ls_link_setting *setting, const ls_link_scheme *scheme)
@@ -98,6 +110,7 @@ void ls_link_estimate_compute(const ls_link_setting *setting, const ls_link_sche
     ls_link_estimate estimate = {.scheme = *scheme};
     estimate.bytes =
         (double)ls_link_bytes_exchange(scheme, setting->values, setting->layout, hosts, hosts) / senders;
+    add_peak(setting, &estimate);
     const double dense =
         (double)ls_link_bytes_exchange(&ls_link_schemes[0], setting->values, NULL, hosts, hosts) /
         (double)hosts;

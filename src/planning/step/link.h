@@ -48,11 +48,16 @@ typedef struct ls_link_setting {
     double latency_s;        /* of a message, >= 0 */
     const ls_layout *layout; /* of the values; NULL: not known. Borrowed */
     double pack_s;           /* of packing a value as int8 on each host, >= 0 */
+    /* of local steps: train.local.fragments, at most the buckets of the layout; 0: 1 */
+    uint32_t fragments;
 } ls_link_setting;
 
 typedef struct ls_link_estimate {
     ls_link_scheme scheme;
-    double bytes;            /* that a host sends, per step */
+    double bytes;       /* that a host sends, per step */
+    uint32_t fragments; /* those of the setting, if they divide the scheme's steps; else 1 */
+    /* that a host sends in one exchange, of a step or the largest fragment */
+    double peak_bytes;
     double times;            /* how many times fewer than dense */
     double packing_s;        /* of a step, packing and unpacking */
     double step_s;           /* computing, packing, bytes / link, latencies; nothing overlaps */

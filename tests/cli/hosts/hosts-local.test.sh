@@ -44,6 +44,30 @@ expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir late-three --hosts thr
 expect 0 netns_run 0 "${train[@]}" "${late[@]}" --run-dir late-three --hosts two.hosts
 same "three hosts up to the middle of an exchange, then two" "$(hashes "$out")" "$delayed"
 
+# Fragments: the bits of one process, each exchange as large as the plan says, and stops while either is on its way.
+pieces=(--set train.local.workers=2 --set train.local.fragments=2 --set train.local.delay=1 --set train.local.bits=8)
+sed 's/^  steps: 12$/&\n  local: {steps: 4, workers: 3, fragments: 2}/' tiny.yaml >pieces.yaml
+expect 0 "$LOCKSTEP" plan pieces.yaml --gpus rtx-4090:2 --hosts 2 --link 100Mbit --json
+cp "$out" plan.json
+expect 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-one
+cut=$(hashes "$out")
+expect 0 netns_run 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-two --hosts two.hosts
+same "fragments on two hosts" "$(hashes "$out")" "$cut"
+check "bytes of each fragment" python3 - pieces-two <<'PY'
+import json, sys
+sent = [e["sent_bytes"] for e in map(json.loads, open(sys.argv[1] + "/events.jsonl")) if e["event"] == "outer_step"]
+row = next(row for row in json.load(open("plan.json"))["link"]["schemes"] if row["scheme"] == "local 100, int8")
+print(sent, row)
+assert len(sent) == 6 and sent[:2] * 3 == sent and max(sent) == row["peak_bytes"] and abs(sum(sent[:2]) - 100 * row["sent_bytes"]) < 1e-6
+PY
+pieces=("${pieces[@]:2}")
+expect 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-four
+cut=$(hashes "$out")
+expect 0 netns_run 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-three --hosts three.hosts --steps 5
+expect 0 netns_run 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-three --hosts two.hosts --steps 7
+expect 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-three
+same "three hosts while one fragment is on its way, two while the other is, then one" "$(hashes "$out")" "$cut"
+
 expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
 expect 0 "${train[@]}" --run-dir three
 same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"
@@ -65,6 +89,7 @@ lost leaf step=16,at=leaf two "$reference"
 lost outer step=17,at=block three "$reference"
 lost early step=3,at=agreed two "$reference"
 lost late step=16,at=leaf two "$delayed" "${late[@]}"
+lost pieces step=27,at=leaf three "$cut" "${pieces[@]}"
 nothing_left "lost"
 
 # A host is cut off while an outer gradient is on its way, so only its silence tells of it. It is started again and joins at the end of a round.

@@ -70,6 +70,30 @@ done
 expect 0 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --dry-run
 prints "workers"
 
+# ---- fragments: two runs of layers, each with rounds of four steps of its own; those of the first end after steps 2, 6 and 10. A span of two
+# steps has seven turns, with a delay eight: the outer turns are 3 and 7, 11 and 15, ... ----
+pieces=(--set train.local.fragments=2)
+run pieces "${pieces[@]}"
+differs "fragments: 2" "$alone" "$(hashes "$out")"
+cut=$(hashes "$out")
+run pieces-4 "${pieces[@]}" --ranks 4 --threads 2
+same "fragments on four ranks" "$cut" "$(hashes "$out")"
+run pieces-parts "${pieces[@]}" --ranks 3 --steps 6
+run pieces-parts "${pieces[@]}"
+same "stopped between two fragments" "$cut" "$(hashes "$out")"
+same "fragments of outer steps" "0 1 0 1 0 1" "$(python3 -c 'import json, sys; print(*(e["fragment"] for e in map(json.loads, sys.stdin) if e["event"] == "outer_step"))' <pieces/events.jsonl)"
+pieces+=(--set train.local.delay=1 --set train.local.bits=8 --set train.local.moments=reset)
+run flight "${pieces[@]}"
+cut=$(hashes "$out")
+run flight-parts "${pieces[@]}" --ranks 2 --steps 5
+run flight-parts "${pieces[@]}" --ranks 3 --steps 7
+run flight-parts "${pieces[@]}"
+same "stopped while each fragment was on its way" "$cut" "$(hashes "$out")"
+for fault in step=11,at=block step=15,at=block step=16,at=block step=24,at=sum; do
+    LS_TEST_FAULT=do=die,rank=1,$fault run "flight-$fault" --ranks 3 "${pieces[@]}"
+    same "fragments, rank lost at $fault" "$cut" "$(hashes "$out")"
+done
+
 # ---- an outer gradient that is not finite: its round is made once more, and then refused; nothing of it is kept. Bit 30 makes a weight of a norm infinite ----
 export LS_TEST_FAULT=flip=parameter,rank=0,at=8192,bit=30,step=19
 expect 1 timeout 60 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --run-dir wild --ranks 2
@@ -92,6 +116,16 @@ refused --set train.local.outer_lr=0
 says "train.local.outer_lr is 0, but must be above 0"
 refused --set train.local.delay=4
 says "train.local.delay is 4, allowed is 0 to 3"
+refused --set train.local.fragments=3
+says "train.local.fragments is 3, which does not divide train.local.steps 4" "use train.local.fragments 2, or train.local.steps 6"
+refused --set train.local.fragments=4
+says "train.local.fragments is 4, but model.layers is 2" "use at most 2"
+refused --set train.local.fragments=0
+says "train.local.fragments is 0, allowed is a whole number, 1 to 1024"
+refused --set train.local.fragments=2 --set train.local.delay=2
+says "train.local.delay is 2, allowed is 0 to 1, below train.local.steps / train.local.fragments"
+refused --set train.local.steps=0 --set train.local.workers=1 --set train.local.fragments=2
+says "train.local.fragments is 2, but has an effect only with train.local.steps"
 refused --set train.local.bits=16
 says "train.local.bits is 16, allowed is 32, 8 or 4"
 refused --set train.compression.kind=int8
@@ -106,6 +140,8 @@ refused --set parallel.tensor=2 --ranks 2
 says "parallel.tensor"
 expect 2 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --set train.local.outer_momentum=0.5 --run-dir one
 says "train.local.outer_momentum: 0.9 in the run, 0.5 now"
+expect 2 "$LOCKSTEP" train tiny.yaml "${local_steps[@]}" --set train.local.fragments=2 --run-dir one
+says "train.local.fragments"
 expect 2 "$LOCKSTEP" replay one --step 3
 says "local steps"
 finish

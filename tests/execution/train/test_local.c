@@ -9,24 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* AdamW's count of each fragment; with moments that become zero it begins anew. */
+static void check_counts(const ls_local *local, const ls_local_turn *turn, uint64_t counts[])
+{
+    for (uint32_t f = 0; f < local->fragments; f++) {
+        counts[f] = local->resets && turn->begins && turn->fragment == f ? 1 : counts[f] + 1;
+        assert_int_equal(ls_local_adamw_step(local, turn, f), counts[f]);
+    }
+}
+
 static void check_turns(const ls_local *local)
 {
-    uint64_t turn = 0;
-    for (uint64_t step = 0; step < 10; step++) {
+    enum { FRAGMENTS_MAX = 8 };
+    uint64_t turn = 0, counts[FRAGMENTS_MAX] = {0};
+    const uint64_t span = local->steps > 0 ? local->steps / local->fragments : UINT64_MAX;
+    for (uint64_t step = 0; step < 14; step++) {
         assert_int_equal(ls_local_turns(local, step), turn);
         for (uint32_t worker = 0; worker < local->workers; worker++, turn++) {
             const ls_local_turn t = ls_local_turn_at(local, turn);
             assert_true(t.step == step && t.worker == worker && !t.is_outer && !t.makes && !t.applies);
             assert_true(t.is_first == (worker == 0));
-            assert_true(t.begins == (local->steps > 0 && step % local->steps == 0));
+            assert_true(t.begins == (local->steps > 0 && step % span == 0));
             assert_true(t.mixes == (t.begins && step > 0 && local->delay > 0));
+            assert_true(!t.begins || step == 0 || t.fragment == (step / span - 1) % local->fragments);
+            if (local->steps > 0 && worker == 0) {
+                check_counts(local, &t, counts);
+            }
         }
-        const bool makes = local->steps > 0 && (step + 1 + local->delay) % local->steps == 0;
-        const bool applies = local->steps > 0 && (step + 1) % local->steps == 0;
+        const bool makes = local->steps > 0 && (step + 1 + local->delay) % span == 0;
+        const bool applies = local->steps > 0 && (step + 1) % span == 0;
         if (makes || applies) {
             const ls_local_turn t = ls_local_turn_at(local, turn++);
             assert_true(t.step == step && t.is_outer && !t.is_first && !t.begins);
             assert_true(t.makes == makes && t.applies == applies);
+            assert_int_equal(t.fragment, step / span % local->fragments);
         }
     }
 }
@@ -34,10 +50,17 @@ static void check_turns(const ls_local *local)
 static void turns_and_steps_agree(void **state)
 {
     (void)state;
-    for (uint64_t steps = 0; steps <= 3; steps++) {
-        for (uint32_t i = 0; i < (steps > 0 ? 5 * steps : 1); i++) {
-            const ls_local local = {.steps = steps, .workers = i % 5 + 1, .delay = i / 5};
-            check_turns(&local);
+    check_turns(&(ls_local){.workers = 1});
+    for (uint32_t fragments = 1; fragments <= 3; fragments++) {
+        for (uint64_t span = 1; span <= 3; span++) {
+            for (uint32_t i = 0; i < 10 * span; i++) {
+                const ls_local local = {.steps = span * fragments,
+                                        .workers = i % 5 + 1,
+                                        .delay = i / 10,
+                                        .resets = i % 2,
+                                        .fragments = fragments};
+                check_turns(&local);
+            }
         }
     }
 }
@@ -53,7 +76,7 @@ static void means_are_added_in_the_tree(void **state)
 
 /* ---- a whole run ---- */
 
-enum { STEPS = 3, ROUNDS = 2, WORKERS = 3, LEAVES = 2, BATCH = 4, FLOATS_MAX = 1 << 14 };
+enum { STEPS = 4, ROUNDS = 2, WORKERS = 3, LEAVES = 2, BATCH = 4, FLOATS_MAX = 1 << 14 };
 static const double LR = 1e-2;
 
 /* The samples of one worker: batches of its own, one in each step of the run. */
@@ -99,47 +122,62 @@ static void round_as(const ls_local *local, float *x, int64_t count)
 }
 
 /* The mean of the workers' differences, in d[0]. */
-static void make_outer(reference *r, const ls_local *local, int64_t floats)
+static void make_outer(reference *r, const ls_local *local, int64_t begin, int64_t past)
 {
     for (uint32_t w = 0; w < WORKERS; w++) {
-        for (int64_t i = 0; i < floats; i++) {
+        for (int64_t i = begin; i < past; i++) {
             r->d[w][i] = r->shared[i] - r->workers[w].state.parameters[i];
         }
-        round_as(local, r->d[w], floats);
+        round_as(local, r->d[w] + begin, past - begin);
     }
-    for (int64_t i = 0; i < floats; i++) {
+    for (int64_t i = begin; i < past; i++) {
         r->d[0][i] = (r->d[0][i] + r->d[1][i]) + r->d[2][i];
     }
-    round_as(local, r->d[0], floats);
+    round_as(local, r->d[0] + begin, past - begin);
 }
 
-static void apply_outer(reference *r, const ls_local *local, int64_t floats)
+static void apply_outer(reference *r, const ls_local *local, int64_t begin, int64_t past)
 {
-    for (int64_t i = 0; i < floats; i++) {
+    for (int64_t i = begin; i < past; i++) {
         const float g = r->d[0][i] * (float)(1.0 / WORKERS);
         r->momentum[i] = local->outer_momentum * r->momentum[i] + g;
         r->shared[i] -= local->outer_lr * (g + local->outer_momentum * r->momentum[i]);
     }
 }
 
-/* A delayed round begins with a step whose gradient is that of the parameters before the mean with
- * the shared ones. It is made with a learning rate of 0 here, so that a run of its own can do it. */
+/* A round that is delayed, or of a fragment, begins with a step whose gradient is that of the
+ * parameters before the shared ones change them. It is made with a learning rate of 0 here, so that
+ * a run of its own can do it. */
 static double lr_of(const ls_local *local, uint64_t step)
 {
-    return local->delay > 0 && step > 0 && step % STEPS == 0 ? 0.0 : LR;
+    const bool is_late = local->delay > 0 || local->fragments > 1;
+    return is_late && step > 0 && step % (STEPS / local->fragments) == 0 ? 0.0 : LR;
+}
+
+/* The floats of the fragment whose round ends next at step `step`: the first, and past the last. */
+static int64_t ending_at(const bench *b, const ls_local *local, uint64_t step, int64_t *past_out)
+{
+    const uint64_t fragment = step / (STEPS / local->fragments) % local->fragments;
+    int64_t count;
+    const int64_t begin = ls_layout_run(&b->layout, local->fragments, (uint32_t)fragment, &count);
+    *past_out = begin + count;
+    return begin;
 }
 
 static void run_worker(reference *r, const ls_local *local, bench *worker, uint64_t step)
 {
     ls_step_result result;
-    const bool begins = step % STEPS == 0, mixes = begins && local->delay > 0 && step > 0;
+    const bool begins = step % (STEPS / local->fragments) == 0;
+    const bool is_late = local->delay > 0 || local->fragments > 1;
+    int64_t past = 0;
     float *own = worker->state.parameters;
-    if (begins && !mixes) {
+    if (begins && (!is_late || step == 0)) {
         memcpy(own, r->shared, flat_bytes(worker));
     }
     assert_int_equal(ls_stepper_run(worker->stepper, step, lr_of(local, step), &result), LS_OK);
-    for (int64_t i = 0; i < worker->layout.float_count && mixes; i++) {
-        own[i] = 0.5f * (own[i] + r->shared[i]);
+    int64_t i = begins && is_late && step > 0 ? ending_at(worker, local, step - 1, &past) : 0;
+    for (; i < past; i++) {
+        own[i] = local->delay > 0 ? 0.5f * (own[i] + r->shared[i]) : r->shared[i];
     }
 }
 
@@ -148,17 +186,20 @@ static void run_reference(reference *r, const ls_local *local)
 {
     const bench *first = &r->workers[0];
     const int64_t floats = first->layout.float_count;
+    const uint64_t span = STEPS / local->fragments;
     assert_true(floats <= FLOATS_MAX);
     memcpy(r->shared, first->state.parameters, flat_bytes(first));
     for (uint64_t step = 0; step < STEPS * ROUNDS; step++) {
         for (uint32_t w = 0; w < WORKERS; w++) {
             run_worker(r, local, &r->workers[w], step);
         }
-        if ((step + 1 + local->delay) % STEPS == 0) {
-            make_outer(r, local, floats);
+        int64_t past;
+        const int64_t begin = ending_at(first, local, step, &past);
+        if ((step + 1 + local->delay) % span == 0) {
+            make_outer(r, local, begin, past);
         }
-        if ((step + 1) % STEPS == 0) {
-            apply_outer(r, local, floats);
+        if ((step + 1) % span == 0) {
+            apply_outer(r, local, begin, past);
         }
     }
 }
@@ -215,14 +256,17 @@ static void a_run_is_that_of_separate_workers(void **state)
     (void)state;
     static const ls_compression_kind kinds[] = {LS_COMPRESSION_NONE, LS_COMPRESSION_INT8,
                                                 LS_COMPRESSION_INT4};
-    for (uint64_t i = 0; i < 3 * STEPS; i++) {
-        const ls_local local = {.steps = STEPS,
-                                .workers = WORKERS,
-                                .outer_lr = 0.7f,
-                                .outer_momentum = 0.9f,
-                                .delay = i / 3,
-                                .form = {.kind = kinds[i % 3]}};
-        check_run(&local);
+    for (uint32_t fragments = 1; fragments <= 2; fragments++) {
+        for (uint64_t i = 0; i < 3 * STEPS / fragments; i++) {
+            const ls_local local = {.steps = STEPS,
+                                    .workers = WORKERS,
+                                    .outer_lr = 0.7f,
+                                    .outer_momentum = 0.9f,
+                                    .delay = i / 3,
+                                    .form = {.kind = kinds[i % 3]},
+                                    .fragments = fragments};
+            check_run(&local);
+        }
     }
 }
 
@@ -230,7 +274,7 @@ static void a_run_is_that_of_separate_workers(void **state)
 static void an_outer_step_that_is_not_finite_is_refused(void **state)
 {
     (void)state;
-    const ls_local local = {.steps = 1, .workers = 2, .outer_lr = 1.0f};
+    const ls_local local = {.steps = 1, .workers = 2, .outer_lr = 1.0f, .fragments = 1};
     bench b;
     make_local(&b, &local);
     ls_step_result result;

@@ -34,6 +34,17 @@ static void link_bytes_exchange_adds_both_ways(void **state)
     for (size_t i = 0; i < LS_LINK_SCHEMES; i++) {
         assert_int_equal(ls_link_bytes_exchange(&ls_link_schemes[i], 1000, NULL, 1, 1), 0);
     }
+    /* fragments are exchanged one at a time, where they divide the steps of a round */
+    ls_link_setting setting = {8192, 2, 1.0, 12.5e6, 0.0, &layout, .fragments = 2};
+    ls_link_estimate estimate;
+    ls_link_estimate_compute(&setting, &local, &estimate);
+    assert_float_equal(estimate.peak_bytes, 5120 + 20 * 4, 0.0);
+    assert_float_equal(estimate.bytes, 2 * (4096 + 16 * 4) / 10.0, 1e-9);
+    setting.fragments = 3;
+    ls_link_estimate_compute(&setting, &local, &estimate);
+    assert_float_equal(estimate.peak_bytes, 2 * (4096 + 16 * 4), 0.0);
+    ls_link_estimate_compute(&setting, dense, &estimate);
+    assert_float_equal(estimate.peak_bytes, estimate.bytes, 0.0);
 }
 
 static ls_link_estimate estimate_of(const char *name, uint64_t hosts)

@@ -28,7 +28,8 @@ struct ls_local_hosts {
     uint32_t rank, ranks, workers; /* rank: of the leaders, of which each host has one */
     ls_leaf_range own;             /* workers */
     ls_outer_sum *sum;
-    int64_t share; /* floats that a leader adds up, the last ones fewer: whole blocks */
+    int64_t at, past; /* floats that are exchanged: a fragment */
+    int64_t share;    /* of them those that a leader adds up, the last fewer: whole blocks */
     unsigned char *out, *in, *own_sum;
     double *numbers; /* NUMBERS of each worker, and whether to stop */
     double *busy_s;  /* of each worker, in this round */
@@ -108,11 +109,20 @@ static ls_status start_thread(pthread_t *thread, void *(*run)(void *context), ls
 
 /* ---- life ---- */
 
+/* What the calls below exchange. */
+static void choose(ls_local_hosts *h, int64_t at, int64_t count)
+{
+    h->at = at;
+    h->past = at + count;
+    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(ls_ceil_div(count, LS_COMPRESSION_BLOCK), h->ranks);
+}
+
 static ls_status alloc(ls_local_hosts *h)
 {
-    const size_t piece = bytes_of(h, ls_min64(PIECE, h->share));
+    const int64_t most = ls_layout_largest_run(h->state->layout, h->local.fragments);
+    choose(h, 0, most);
+    const size_t piece = bytes_of(h, ls_min64(PIECE, h->share)), all = bytes_of(h, most);
     const size_t ranks = h->ranks, workers = h->workers;
-    const size_t all = bytes_of(h, h->state->layout->float_count);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
     h->counts = calloc(4 * ranks, sizeof *h->counts);
     h->busy_s = calloc(workers, sizeof *h->busy_s);
@@ -167,9 +177,7 @@ static ls_status prepare(ls_local_hosts *h, uint32_t first_rank)
         h->is_watched = true;
         LS_TRY(find_leaders(h, first_rank));
     }
-    const int64_t blocks = ls_ceil_div(h->state->layout->float_count, LS_COMPRESSION_BLOCK);
     h->own = workers_of(h, h->rank);
-    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(blocks, h->ranks);
     LS_TRY(alloc(h));
     return h->leaders ? open_link(h) : LS_OK;
 }
@@ -275,12 +283,11 @@ static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
 
 /* ---- the outer step ---- */
 
-/* Where rank `rank` has piece `piece` of its share of the parameters: PIECE floats, fewer or none
- * at the end. */
+/* Where rank `rank` has piece `piece` of its share: PIECE floats, fewer or none at the end. */
 static int64_t part_of(const ls_local_hosts *h, int64_t piece, uint32_t rank, int64_t *count_out)
 {
-    const int64_t begin = rank * h->share, at = begin + piece * PIECE;
-    const int64_t past = ls_min64(begin + h->share, h->state->layout->float_count);
+    const int64_t begin = h->at + rank * h->share, at = begin + piece * PIECE;
+    const int64_t past = ls_min64(begin + h->share, h->past);
     *count_out = at >= past ? 0 : ls_min64(past - at, PIECE);
     return at;
 }
@@ -335,7 +342,7 @@ static ls_status swap_differences(ls_local_hosts *h, int64_t piece, const unsign
     return swap(h, out, h->in);
 }
 
-/* Sends the sum of this rank's part to all, and receives those of all parts. */
+/* Sends the sum of this rank's part to all, and receives those of all parts: `sum`. */
 static ls_status swap_sums(ls_local_hosts *h, int64_t piece, float *sum)
 {
     uint64_t *const sent = h->counts, *const from = sent + h->ranks, *const got = from + h->ranks,
@@ -354,16 +361,17 @@ static ls_status swap_sums(ls_local_hosts *h, int64_t piece, float *sum)
     LS_TRY(swap(h, h->own_sum, h->in));
     for (uint32_t q = 0; q < h->ranks; q++) {
         const int64_t at = part_of(h, piece, q, &count);
-        ls_decompress(h->away.queue, &h->local.form, h->in + to[q], count, sum + at, false);
+        ls_decompress(h->away.queue, &h->local.form, h->in + to[q], count, sum + (at - h->at), false);
     }
     return LS_OK;
 }
 
 /* With a delay the pieces are packed already. */
-static ls_status add_workers(void *context, float *sum)
+static ls_status add_workers(void *context, int64_t first, int64_t floats, float *sum)
 {
     ls_local_hosts *h = context;
     uint64_t out = 0, bytes = 0;
+    choose(h, first, floats);
     for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
         int64_t count;
         const int64_t at = part_of(h, piece, h->rank, &count);
@@ -386,8 +394,8 @@ static void *carry(void *context)
     ls_local_hosts *h = context;
     const float scale = (float)(1.0 / (double)h->workers);
     float *v = h->state->v;
-    h->carried = add_workers(h, v);
-    for (int64_t i = 0; i < h->state->layout->float_count && h->carried == LS_OK; i++) {
+    h->carried = add_workers(h, h->at, h->past - h->at, v + h->at);
+    for (int64_t i = h->at; i < h->past && h->carried == LS_OK; i++) {
         v[i] *= scale;
     }
     if (h->carried != LS_OK) {
@@ -396,9 +404,12 @@ static void *carry(void *context)
     return NULL;
 }
 
-static ls_status begin_exchange(ls_local_hosts *h)
+static ls_status begin_exchange(ls_local_hosts *h, uint32_t fragment)
 {
     uint64_t out = 0;
+    int64_t count;
+    const int64_t at = ls_layout_run(h->state->layout, h->local.fragments, fragment, &count);
+    choose(h, at, count);
     for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
         LS_TRY(pack_piece(h, piece, &out));
     }
@@ -495,7 +506,7 @@ ls_status ls_local_hosts_run(ls_local_hosts *h, ls_stepper *stepper, uint64_t tu
     }
     if (which.makes) {
         pass(turn, marks, result);
-        return h->leaders ? begin_exchange(h) : LS_OK;
+        return h->leaders ? begin_exchange(h, which.fragment) : LS_OK;
     }
     if (has_worker(h, which.worker)) {
         const double begin_s = ls_clock_monotonic_s();

@@ -14,9 +14,10 @@
  * packed sum to all others. Shares are whole blocks. With P hosts that have w workers each, a
  * leader sends (w + 1) (P - 1) / P times what all parameters take in that form.
  *
- * With a delay the outer gradient is exchanged by a thread, over a group of its own, while workers
- * go on: what is sent is packed where it is made, into a buffer for all parameters, and the turn
- * that applies it waits for the rest.
+ * With fragments the same holds for the parameters of each. With a delay the outer gradient is
+ * exchanged by a thread, over a group of its own, while workers go on: what is sent is packed where
+ * it is made, into a buffer for the largest fragment, and the turn that applies it waits for the
+ * rest.
  *
  * Every host keeps the shared parameters and the outer momentum; a worker's parameters and moments
  * are on its host, and come to the first host before the trainer saves. Ranks come and go at the
