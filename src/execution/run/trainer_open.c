@@ -79,10 +79,20 @@ static ls_status choose_mesh(void *chooser, const ls_session *session, ls_run_pa
     return status;
 }
 
+/* Where people start the agents, each is expected to be a host with one rank. */
+static uint32_t count_hosts(const ls_workers_hosts *hosts, uint64_t ranks)
+{
+    return hosts->others ? hosts->other_count + 1 : (uint32_t)ranks - hosts->local_ranks + 1;
+}
+
 static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const char *run_dir)
 {
+    const ls_workers_hosts *hosts = trainer->options->hosts;
+    const uint64_t ranks = ls_run_file_ranks(run);
     const ls_session_options options = {
         .run_dir = run_dir,
+        .hosts = hosts ? count_hosts(hosts, ranks) : 0,
+        .host_ranks = hosts ? hosts->local_ranks : 0,
         .threads = trainer->options->threads,
         .progress = trainer->options->out ? print_tokenising : NULL,
         .tell = trainer->options->out ? print_line : NULL,
@@ -91,8 +101,6 @@ static ls_status open_session(ls_trainer *trainer, const ls_run_file *run, const
         .choose = choose_mesh,
         .chooser = trainer,
     };
-    const uint64_t ranks = ls_run_file_ranks(run);
-    const ls_workers_hosts *hosts = trainer->options->hosts;
     const uint64_t most = hosts ? run->train.local.workers : ls_run_file_rank_leaves(run, false);
     if (run->train.local.steps > 0 && ranks > most && !(hosts && hosts->others)) {
         return ls_fail(LS_ERR_INVALID,

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "comm/transport/tree.h"
 #include "compute/kernels/compress.h"
+#include "compute/kernels/shape.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -172,6 +173,23 @@ ls_status ls_outer_sum_add(ls_outer_sum *sum, int64_t at, int64_t count, const u
                                    .whole = &whole};
     LS_TRY(ls_compressed_sum_run(sum->state->queue, &all, count, out, NULL));
     return ls_queue_wait(sum->state->queue);
+}
+
+int64_t ls_outer_share(int64_t count, uint32_t hosts)
+{
+    return LS_COMPRESSION_BLOCK * ls_ceil_div(ls_ceil_div(count, LS_COMPRESSION_BLOCK), hosts);
+}
+
+ls_outer_buffers ls_outer_buffers_of(const ls_local *local, const ls_layout *layout, uint32_t hosts,
+                                     uint32_t own)
+{
+    const int64_t most = ls_layout_largest_run(layout, local->fragments);
+    const uint64_t all = ls_compressed_bytes(&local->form, (uint64_t)most);
+    const uint64_t piece =
+        ls_compressed_bytes(&local->form, (uint64_t)ls_min64(LS_OUTER_PIECE, ls_outer_share(most, hosts)));
+    return (ls_outer_buffers){.out = own * (local->delay > 0 ? all : hosts * piece),
+                              .in = (hosts > local->workers ? hosts : local->workers) * piece,
+                              .sum = piece};
 }
 
 uint32_t ls_local_not_finite(const ls_state *state, uint32_t first, uint32_t count)

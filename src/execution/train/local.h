@@ -112,6 +112,20 @@ LS_MUST_CHECK ls_status ls_outer_sum_pack(ls_outer_sum *sum, uint32_t worker, in
 LS_MUST_CHECK ls_status ls_outer_sum_add(ls_outer_sum *sum, int64_t at, int64_t count,
                                          const unsigned char *packed, float *out, unsigned char *packed_out);
 
+/*
+ * Of a host that exchanges outer gradients with others: the floats of `count` that each of `hosts`
+ * adds up, the last ones fewer: whole blocks; how many of these travel at a time; and its buffers
+ * in bytes, of what it sends for its `own` workers (with a delay all of a fragment), what it
+ * receives at a time, and its part of the sum.
+ */
+enum { LS_OUTER_PIECE = 1 << 18 };
+int64_t ls_outer_share(int64_t count, uint32_t hosts);
+typedef struct ls_outer_buffers {
+    uint64_t out, in, sum;
+} ls_outer_buffers;
+ls_outer_buffers ls_outer_buffers_of(const ls_local *local, const ls_layout *layout, uint32_t hosts,
+                                     uint32_t own);
+
 /* The first of `count` workers with a parameter that is not finite; the number of all workers:
  * none. */
 uint32_t ls_local_not_finite(const ls_state *state, uint32_t first, uint32_t count);

@@ -51,7 +51,8 @@ ls_ranks_cost ls_ranks_cost_of(const ls_session *session, uint32_t ranks)
     const uint64_t side_work = session->evaluation_bytes + session->generation_bytes;
     cost.host_bytes = m->parameters + m->optimizer + m->residuals + cost.gradient_bytes +
                       (crews > 0 ? crews : 1) * session->work_bytes_crew + ranks * process + side_work +
-                      session->snapshot_bytes + ls_session_worker_bytes(session);
+                      session->snapshot_bytes + ls_session_worker_bytes(session) +
+                      ls_session_outer_bytes(session);
     /* the trainer is a separate process, and the sums have a separate buffer */
     if (ranks > 1 || session->is_gang) {
         cost.host_bytes += session->process_bytes + (uint64_t)session->layout.float_count * sizeof(float);

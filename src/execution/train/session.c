@@ -278,6 +278,7 @@ void ls_session_set_ranks(ls_session *session)
 {
     session->ranks = session->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
     session->is_gang = !session->is_rank && (session->ranks > 1 || session->run.job.elastic);
+    session->host_ranks = session->hosts > 1 ? session->host_ranks : session->ranks;
 }
 
 static ls_status check_ranks(const ls_session *session)
@@ -438,6 +439,8 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     }
     session->threads_asked = threads_asked(&session->run, options->threads);
     session->is_rank = options->is_rank;
+    session->hosts = session->run.train.local.steps > 0 ? options->hosts : 0;
+    session->host_ranks = options->host_ranks;
     ls_session_set_ranks(session);
     LS_TRY(check_ranks(session));
     LS_TRY(ls_queue_create_cpu(queue_threads(session), &session->queue));
@@ -533,10 +536,10 @@ static void describe_gradients(const ls_session *session, ls_text *text)
     const ls_memory_plan *m = &session->memory;
     char note[128];
     if (session->is_gang) {
-        const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
+        const ls_ranks_cost cost = ls_ranks_cost_of(session, session->host_ranks);
         snprintf(note, sizeof note, "%u buffer%s of %u rank%s for the tree of %" PRIu64 " %s", cost.buffers,
-                 plural(cost.buffers), session->ranks, plural(session->ranks), session->run.train.leaves,
-                 leaves_word(session));
+                 plural(cost.buffers), session->host_ranks, plural(session->host_ranks),
+                 session->run.train.leaves, leaves_word(session));
         describe_row(text, "gradients", cost.gradient_bytes, note);
         return;
     }
@@ -551,7 +554,7 @@ static void describe_gradients(const ls_session *session, ls_text *text)
 static void describe_private(const ls_session *session, ls_text *text)
 {
     const ls_memory_plan *m = &session->memory;
-    const uint32_t ranks = session->ranks, crew = ls_mesh_crew(ls_session_mesh(session));
+    const uint32_t ranks = session->host_ranks, crew = ls_mesh_crew(ls_session_mesh(session));
     char note[128], each[64] = "";
     if (session->pipeline_list) {
         snprintf(each, sizeof each, ", up to %u times in each of %u ranks", session->own_plans->options.slots,
@@ -631,6 +634,10 @@ static void describe_memory(const ls_session *session, ls_text *text)
         describe_row(text, "workers", ls_session_worker_bytes(session),
                      "parameters and two moments of each (train.local.workers)");
     }
+    if (ls_session_outer_bytes(session) > 0) {
+        describe_row(text, "outer gradients", ls_session_outer_bytes(session),
+                     "what this host sends and receives of them");
+    }
     if (session->memory.residuals > 0) {
         describe_row(text, "residuals", session->memory.residuals,
                      "what compression keeps of each group and of the whole, twice");
@@ -707,17 +714,18 @@ void ls_session_describe(const ls_session *session, ls_text *text)
 json_t *ls_session_to_json(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
-    const ls_ranks_cost cost = ls_ranks_cost_of(session, session->ranks);
+    const ls_ranks_cost cost = ls_ranks_cost_of(session, session->host_ranks);
     json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
                   (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
                   (json_int_t)m->optimizer, "tree", (json_int_t)m->tree, "tree_buffers", (int)m->tree_buffers,
                   "activations", (json_int_t)m->activations, "logits", (json_int_t)m->logits, "other",
                   (json_int_t)m->other, "side_work",
                   (json_int_t)(session->evaluation_bytes + session->generation_bytes), "process",
                   (json_int_t)session->process_bytes, "snapshot", (json_int_t)session->snapshot_bytes,
-                  "workers", (json_int_t)ls_session_worker_bytes(session), "residuals",
-                  (json_int_t)m->residuals, "total", (json_int_t)ls_session_bytes(session));
+                  "workers", (json_int_t)ls_session_worker_bytes(session), "outer_gradients",
+                  (json_int_t)ls_session_outer_bytes(session), "residuals", (json_int_t)m->residuals, "total",
+                  (json_int_t)ls_session_bytes(session));
     const double micro_batches = (double)micro_batches_of(session);
     json_t *flops = json_pack("{s:f, s:f, s:f, s:f, s:s}", "forward", session->flops.forward * micro_batches,
                               "backward", session->flops.backward * micro_batches, "recomputed",

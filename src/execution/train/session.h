@@ -29,6 +29,8 @@ typedef struct ls_session_options {
     uint64_t threads; /* per rank; 0: from the run file, else cores / ranks, at least 1 */
     /* this process is one of several rank processes, whatever the run file says about ranks */
     bool is_rank;
+    /* of a run on several hosts: how many, and the ranks of this one; 0: this host alone */
+    uint32_t hosts, host_ranks;
     uint32_t member; /* of a rank: its number in its crew (parallel/mesh.h) */
     /* Callbacks as in ls_dataset_options; NULL: none. */
     ls_dataset_progress progress;
@@ -49,6 +51,8 @@ typedef struct ls_session {
     /* Ranks are separate processes: several, or one of a run that may get more (job.elastic). */
     bool is_gang;
     bool is_rank;           /* as asked for */
+    uint32_t hosts;         /* with local steps on several hosts, their number; else 0 */
+    uint32_t host_ranks;    /* of them those of this host; else `ranks` */
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
     /* the CPU; has as many threads as all ranks of this host: evaluation runs while they wait */
     ls_queue *queue;
@@ -137,8 +141,10 @@ uint64_t ls_session_rooms_at(const ls_session *session, uint32_t local_ranks);
 
 /* The local steps of the run. */
 ls_local ls_session_local(const ls_session *session);
-/* Memory of the parameters and moments of workers; 0 without local steps. */
+/* Memory of the parameters and moments of workers, and of what hosts send each other of them; 0
+ * without local steps. */
 uint64_t ls_session_worker_bytes(const ls_session *session);
+uint64_t ls_session_outer_bytes(const ls_session *session);
 
 /* The learning-rate schedule of the run file. */
 ls_schedule ls_session_schedule(const ls_session *session);

@@ -81,6 +81,17 @@ uint64_t ls_session_worker_bytes(const ls_session *session)
     return floats * sizeof(float);
 }
 
+uint64_t ls_session_outer_bytes(const ls_session *session)
+{
+    if (session->hosts < 2) {
+        return 0;
+    }
+    const ls_local local = ls_session_local(session);
+    const uint32_t own = local.workers / session->hosts; /* those of the first host */
+    const ls_outer_buffers buffers = ls_outer_buffers_of(&local, &session->layout, session->hosts, own);
+    return buffers.out + buffers.in + buffers.sum;
+}
+
 uint64_t ls_session_bytes(const ls_session *session)
 {
     const ls_memory_plan *m = &session->memory;
@@ -89,7 +100,7 @@ uint64_t ls_session_bytes(const ls_session *session)
     }
     const uint64_t arena = rounding_of(m->activations + m->logits);
     if (session->is_gang) {
-        return ls_ranks_cost_of(session, session->ranks).host_bytes + session->ranks * arena;
+        return ls_ranks_cost_of(session, session->host_ranks).host_bytes + session->host_ranks * arena;
     }
     const uint64_t flats =
         3 + m->tree_buffers + m->residuals / m->gradients + (session->snapshot_bytes > 0 ? 3 : 0);

@@ -68,6 +68,16 @@ expect 0 netns_run 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-three --hosts
 expect 0 "${train[@]}" "${pieces[@]}" --run-dir pieces-three
 same "three hosts while one fragment is on its way, two while the other is, then one" "$(hashes "$out")" "$cut"
 
+# Memory is planned for the ranks of this host, with the packed copy of a delay: 8 % of it here.
+large=(--set model.layers=4 --set model.width=256 --set model.ffn=1024 --set train.local.workers=2 --set train.local.delay=2)
+expect 0 netns_run 0 "${train[@]}" "${large[@]}" --run-dir memory --hosts two.hosts
+check "memory within 5 % of the plan" python3 -c '
+import json, sys
+run = json.load(open(sys.argv[1]))
+measured, planned = run["peak_rss_bytes"], run["predicted"]["memory_bytes"]
+print(measured, planned, measured / planned)
+assert abs(measured / planned - 1) < 0.05' "$out"
+
 expect 0 netns_run 0 "${train[@]}" --run-dir three --hosts three.hosts --steps 6
 expect 0 "${train[@]}" --run-dir three
 same "three hosts up to the middle of a round, then one" "$(hashes "$out")" "$reference"

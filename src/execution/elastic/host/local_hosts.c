@@ -14,8 +14,7 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 18, /* floats of each rank's share that are exchanged at a time */
-    NUMBERS = 4,     /* of a worker's step: loss, norm, tokens, seconds */
+    NUMBERS = 4, /* of a worker's step: loss, norm, tokens, seconds */
 };
 
 struct ls_local_hosts {
@@ -114,22 +113,20 @@ static void choose(ls_local_hosts *h, int64_t at, int64_t count)
 {
     h->at = at;
     h->past = at + count;
-    h->share = LS_COMPRESSION_BLOCK * ls_ceil_div(ls_ceil_div(count, LS_COMPRESSION_BLOCK), h->ranks);
+    h->share = ls_outer_share(count, h->ranks);
 }
 
 static ls_status alloc(ls_local_hosts *h)
 {
-    const int64_t most = ls_layout_largest_run(h->state->layout, h->local.fragments);
-    choose(h, 0, most);
-    const size_t piece = bytes_of(h, ls_min64(PIECE, h->share)), all = bytes_of(h, most);
     const size_t ranks = h->ranks, workers = h->workers;
+    const ls_outer_buffers buffers = ls_outer_buffers_of(&h->local, h->state->layout, h->ranks, h->own.count);
     h->numbers = calloc(NUMBERS * workers + 1, sizeof *h->numbers);
     h->counts = calloc(4 * ranks, sizeof *h->counts);
     h->busy_s = calloc(workers, sizeof *h->busy_s);
     if (h->leaders) {
-        h->out = malloc(h->own.count * (h->local.delay > 0 ? all : ranks * piece));
-        h->in = malloc((ranks > workers ? ranks : workers) * piece);
-        h->own_sum = malloc(piece);
+        h->out = malloc(buffers.out);
+        h->in = malloc(buffers.in);
+        h->own_sum = malloc(buffers.sum);
     }
     return h->numbers && h->counts && h->busy_s && (!h->leaders || (h->out && h->in && h->own_sum))
                ? LS_OK
@@ -283,12 +280,12 @@ static ls_status end_step(ls_local_hosts *h, ls_step_result *result)
 
 /* ---- the outer step ---- */
 
-/* Where rank `rank` has piece `piece` of its share: PIECE floats, fewer or none at the end. */
+/* Where rank `rank` has piece `piece` of its share: LS_OUTER_PIECE floats, or fewer at the end. */
 static int64_t part_of(const ls_local_hosts *h, int64_t piece, uint32_t rank, int64_t *count_out)
 {
-    const int64_t begin = h->at + rank * h->share, at = begin + piece * PIECE;
+    const int64_t begin = h->at + rank * h->share, at = begin + piece * LS_OUTER_PIECE;
     const int64_t past = ls_min64(begin + h->share, h->past);
-    *count_out = at >= past ? 0 : ls_min64(past - at, PIECE);
+    *count_out = at >= past ? 0 : ls_min64(past - at, LS_OUTER_PIECE);
     return at;
 }
 
@@ -372,7 +369,7 @@ static ls_status add_workers(void *context, int64_t first, int64_t floats, float
     ls_local_hosts *h = context;
     uint64_t out = 0, bytes = 0;
     choose(h, first, floats);
-    for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
+    for (int64_t piece = 0; piece * LS_OUTER_PIECE < h->share; piece++) {
         int64_t count;
         const int64_t at = part_of(h, piece, h->rank, &count);
         if (h->local.delay == 0) {
@@ -410,7 +407,7 @@ static ls_status begin_exchange(ls_local_hosts *h, uint32_t fragment)
     int64_t count;
     const int64_t at = ls_layout_run(h->state->layout, h->local.fragments, fragment, &count);
     choose(h, at, count);
-    for (int64_t piece = 0; piece * PIECE < h->share; piece++) {
+    for (int64_t piece = 0; piece * LS_OUTER_PIECE < h->share; piece++) {
         LS_TRY(pack_piece(h, piece, &out));
     }
     LS_TRY(start_thread(&h->carrier, carry, h));
