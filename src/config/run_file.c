@@ -274,6 +274,36 @@ static ls_run_automatic automatic_of(const ls_run_train *train)
     };
 }
 
+/* A run has one length. */
+static ls_status check_lengths(const ls_document *doc, const char *const *overrides, size_t override_count,
+                               const ls_run_train *train)
+{
+    const struct {
+        bool is_given;
+        const char *none;
+    } lengths[] = {{train->steps != LS_AUTO_U64, "train.steps=auto"},
+                   {train->tokens > 0, "train.tokens=0"},
+                   {train->epochs > 0.0, "train.epochs=0"}};
+    const char *of_file = "";
+    int count = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        bool is_set = false;
+        for (size_t k = 0; k < override_count; k++) {
+            is_set = is_set || strncmp(overrides[k], lengths[i].none, strcspn(lengths[i].none, "=") + 1) == 0;
+        }
+        count += lengths[i].is_given;
+        of_file = lengths[i].is_given && !is_set ? lengths[i].none : of_file;
+    }
+    return count <= 1
+               ? LS_OK
+               : ls_fail(LS_ERR_INVALID,
+                         "%s: more than one of train.steps, train.tokens and train.epochs is given; keep "
+                         "one%s%s",
+                         doc->name,
+                         override_count > 0 && of_file[0] ? "; to replace that of the file, add  --set " : "",
+                         override_count > 0 ? of_file : "");
+}
+
 static ls_status load_document(const ls_document *doc, const char *const *overrides, size_t override_count,
                                ls_arena *arena, ls_run_file *run)
 {
@@ -292,24 +322,13 @@ static ls_status load_document(const ls_document *doc, const char *const *overri
     if (run->name[0] == '\0') {
         run->name = name_of_file(arena, doc->name);
     }
-    const ls_run_train *train = &run->train;
-    const int lengths = (train->steps != LS_AUTO_U64) + (train->tokens > 0) + (train->epochs > 0.0);
-    if (lengths > 1) {
-        const bool has_steps = train->steps != LS_AUTO_U64;
-        return ls_fail(
-            LS_ERR_INVALID,
-            "%s: more than one of train.steps, train.tokens and train.epochs is given; keep one%s%s",
-            doc->name, override_count == 0 ? "" : "; to replace that of the file, add  --set ",
-            override_count == 0 ? ""
-            : has_steps         ? "train.steps=auto"
-                                : "train.epochs=0");
-    }
+    LS_TRY(check_lengths(doc, overrides, override_count, &run->train));
     run->model.from = ls_path_expand_home(arena, run->model.from);
     run->adapter.from = ls_path_expand_home(arena, run->adapter.from);
     run->tokenizer.file = ls_path_expand_home(arena, run->tokenizer.file);
     run->data.cache_dir = ls_path_expand_home(arena, run->data.cache_dir);
     run->data.template = ls_path_expand_home(arena, run->data.template);
-    run->automatic = automatic_of(train);
+    run->automatic = automatic_of(&run->train);
     resolve(run);
     const ls_status status = ls_run_file_check(run);
     return status == LS_OK ? LS_OK : ls_fail_within(status, "%s", doc->name);

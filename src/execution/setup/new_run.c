@@ -405,9 +405,8 @@ static ls_status check_form(const new_run *n)
                        "%s holds %s, not conversations: use 'lockstep new finetune', or records "
                        "with messages%s%s",
                        n->options->data, ls_record_form_name(n->survey.form),
-                       n->survey.unread ? "; where a question and its answer have other keys, name both with "
-                                          "--set data.prompt_field=KEY --set data.completion_field=KEY; the "
-                                          "records also have: "
+                       n->survey.unread ? "; data.prompt_field and data.completion_field name the keys of a "
+                                          "question and its answer, and besides text the records have "
                                         : "",
                        n->survey.unread ? n->survey.unread : "");
     }

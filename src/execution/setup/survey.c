@@ -14,6 +14,7 @@ typedef struct surveyor {
     const ls_survey_options *options;
     ls_arena *arena;
     const ls_recipe *recipe;
+    const char *template_name;     /* of the recipe */
     const ls_tokenizer *tokenizer; /* NULL: bytes */
     ls_tokenizer_scratch *scratch;
     ls_samples samples; /* of the record at hand */
@@ -114,7 +115,9 @@ static ls_status add_file(void *context, const ls_corpus_file *file, uint64_t by
                        "of text, or use 'lockstep new chat' with --model",
                        file->path, ls_record_form_name(form));
     }
-    s->needs_template = form != LS_RECORD_TEXT && form != LS_RECORD_PROMPT && !s->survey.template_name;
+    const bool is_rendered = form != LS_RECORD_TEXT && form != LS_RECORD_PROMPT;
+    s->survey.template_name = is_rendered ? s->template_name : NULL;
+    s->needs_template = is_rendered && !s->template_name;
     s->walk.is_done = s->needs_template;
     return LS_OK;
 }
@@ -143,7 +146,7 @@ static ls_status open_recipe(surveyor *s, ls_arena *arena, ls_run_file *run, ls_
     run->data.template = o->template[0] ? o->template : run->data.template;
     LS_TRY(ls_run_recipe_of_model(arena, run, o->model, s->tokenizer, recipe));
     s->recipe = recipe->recipe;
-    s->survey.template_name = recipe->template_name;
+    s->template_name = recipe->template_name;
     return LS_OK;
 }
 

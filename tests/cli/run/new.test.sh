@@ -28,6 +28,8 @@ expect 0 "$LOCKSTEP" data show asst/train.yaml -n 1
 prints "Question:" "<|endoftext|>"
 expect 0 "$LOCKSTEP" train asst/train.yaml --steps 1 --json
 same "a step" "$(field "$out" step)" 1
+expect 2 "$LOCKSTEP" train asst/train.yaml --dry-run --set train.steps=3
+says "to replace that of the file, add  --set train.epochs=0"
 expect 0 "$LOCKSTEP" eval base runs/asst --records "$LS_SOURCE_DIR/examples/assistant/heldout.jsonl" --limit 3 --max-tokens 8
 prints "runs/asst on" "3 records"
 
@@ -46,6 +48,8 @@ for _ in 1 2 3 4 5 6 7; do cat sums.jsonl sums.jsonl >more.jsonl && mv more.json
 expect 0 "$LOCKSTEP" new finetune sums --data sums.jsonl --model base --json
 same "prompts and completions" "$(field "$out" way template)" "full None"
 expect 0 "$LOCKSTEP" train sums/train.yaml --dry-run
+expect 0 "$LOCKSTEP" new finetune joined --data sums.jsonl --model runs/asst --json
+same "a template that is not used is not named" "$(field "$out" template)" None
 
 # Labels beside a text are not trained on, and the command says so.
 for i in $(seq 40); do echo "{\"text\": \"invoice $i\", \"label\": \"billing\", \"id\": $i}"; done >labels.jsonl
@@ -87,7 +91,7 @@ says "holds OpenAI's messages" "new chat"
 refused 2 chat gone --data text.txt --model base
 says "not conversations" "new finetune"
 refused 2 chat gone --data labels.jsonl --model base
-says "data.prompt_field=KEY" "also have: label, id"
+says "data.prompt_field and data.completion_field" "have label, id" "--set"
 refused 2 chat gone --data missing.jsonl --model base
 says "missing.jsonl"
 refused 2 chat gone --data "$records" --model missing
