@@ -48,9 +48,9 @@ assert doubt.startswith("quick calibration") and doubt.find("calibrate again") >
 mesh = {key: p.pop(key, None) for key in ("bubble", "sent_bytes", "rank_memory_bytes")}
 assert ("run2" in sys.argv[1]) == bool(mesh["rank_memory_bytes"]) == (mesh["sent_bytes"] is not None), mesh
 assert set(p) == {"memory_bytes", "step_s", "tokens_per_s", "checkpoint_stall_s", "flops_per_step"}, p
-# The machine may be busy: a step takes what was predicted or longer. A third of it would be a wrong formula; what two ranks need to meet is
-# measured in so few tries here that it may be far off.
-assert 1e-5 < p["step_s"] < (3 if "run1" in sys.argv[1] else 30) * run["step_s"], (p["step_s"], run["step_s"])
+# The machine may be busy, during the run or while it was calibrated in a few tries (13 times too slow was seen at a load of 40): this catches
+# formulas that are wrong by orders of magnitude.
+assert 1e-5 < p["step_s"] < 30 * run["step_s"], (p["step_s"], run["step_s"])
 assert abs(p["tokens_per_s"] * p["step_s"] / (run["tokens"] / run["step"]) - 1) < 1e-6, p
 assert 1 / 3 < p["memory_bytes"] / run["peak_rss_bytes"] < 3, run
 PY
