@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <math.h>
+
 enum { STAGES_MAX = 1024, CHUNKS_MAX = 1024, MICRO_BATCHES_MAX = 1 << 20 };
 
 static ls_status check_range(const char *what, uint32_t value, uint32_t most)
@@ -155,10 +157,9 @@ typedef struct follow {
     const ls_pipeline_costs *costs;
     const ls_pipeline_work **lists; /* per stage */
     uint32_t *at;                   /* entries done, per stage */
-    double *now_s;                  /* per stage */
-    /* when the value of a run of layers has arrived where it is needed, per micro-batch and run;
-     * negative: not yet */
-    double *forward_s, *backward_s;
+    double *left_s;                 /* of the entry that a stage is in; negative: it is in none */
+    /* whether the value of a run of layers has been made, per micro-batch and run */
+    bool *forward, *backward;
 } follow;
 
 static size_t index_of(const follow *f, uint32_t micro_batch, uint32_t run)
@@ -166,95 +167,103 @@ static size_t index_of(const follow *f, uint32_t micro_batch, uint32_t run)
     return (size_t)micro_batch * f->pipeline->stages * f->pipeline->chunks + run;
 }
 
-/* When what `work` needs is there; negative: not yet. */
-static double needed_s(const follow *f, uint32_t stage, const ls_pipeline_work *work)
+static bool has_what_it_needs(const follow *f, uint32_t stage, const ls_pipeline_work *work)
 {
     const uint32_t run = work->chunk * f->pipeline->stages + stage;
     const uint32_t last = f->pipeline->stages * f->pipeline->chunks - 1;
     switch (work->pass) {
     case LS_PIPELINE_FORWARD:
-        return run == 0 ? 0.0 : f->forward_s[index_of(f, work->micro_batch, run - 1)];
+        return run == 0 || f->forward[index_of(f, work->micro_batch, run - 1)];
     case LS_PIPELINE_BACKWARD:
     case LS_PIPELINE_BACKWARD_INPUT:
-        return run == last ? 0.0 : f->backward_s[index_of(f, work->micro_batch, run + 1)];
+        return run == last || f->backward[index_of(f, work->micro_batch, run + 1)];
     case LS_PIPELINE_BACKWARD_WEIGHT:
         break;
     }
-    return 0.0;
+    return true;
 }
 
-static void do_work(follow *f, uint32_t stage, const ls_pipeline_work *work)
+static double seconds_of(const follow *f, uint32_t stage, ls_pipeline_pass pass)
 {
     const ls_pipeline_costs *c = &f->costs[stage];
-    const uint32_t run = work->chunk * f->pipeline->stages + stage;
     const double seconds[] = {[LS_PIPELINE_FORWARD] = c->forward_s,
                               [LS_PIPELINE_BACKWARD] = c->input_s + c->weight_s,
                               [LS_PIPELINE_BACKWARD_INPUT] = c->input_s,
                               [LS_PIPELINE_BACKWARD_WEIGHT] = c->weight_s};
-    f->now_s[stage] += seconds[work->pass] / f->pipeline->chunks;
-    const double there_s = f->now_s[stage] + c->send_s;
+    return seconds[pass] / f->pipeline->chunks;
+}
+
+/* Whether the stage is in an entry of its list; it begins the next one if it can. */
+static bool is_busy(follow *f, uint32_t stage)
+{
+    const ls_pipeline_work *work = &f->lists[stage][f->at[stage]];
+    if (f->at[stage] == ls_pipeline_length(f->pipeline)) {
+        return false;
+    }
+    if (f->left_s[stage] < 0.0 && has_what_it_needs(f, stage, work)) {
+        f->left_s[stage] = seconds_of(f, stage, work->pass);
+    }
+    return f->left_s[stage] >= 0.0;
+}
+
+static void finish(follow *f, uint32_t stage)
+{
+    const ls_pipeline_work *work = &f->lists[stage][f->at[stage]++];
+    const size_t value = index_of(f, work->micro_batch, work->chunk * f->pipeline->stages + stage);
+    f->left_s[stage] = -1.0;
     if (work->pass == LS_PIPELINE_FORWARD) {
-        f->forward_s[index_of(f, work->micro_batch, run)] = there_s;
+        f->forward[value] = true;
     } else if (work->pass != LS_PIPELINE_BACKWARD_WEIGHT) {
-        f->backward_s[index_of(f, work->micro_batch, run)] = there_s;
+        f->backward[value] = true;
     }
 }
 
-/* Does what `stage` can do without waiting for a stage that is not as far. Returns whether that
- * was anything. */
-static bool advance(follow *f, uint32_t stage)
+/* Until the next entry ends, on `cores`, which the busy stages share. Returns the time that takes;
+ * negative: no stage is busy. */
+static double advance(follow *f, double cores)
 {
-    const uint32_t length = ls_pipeline_length(f->pipeline), before = f->at[stage];
-    for (; f->at[stage] < length; f->at[stage]++) {
-        const ls_pipeline_work *work = &f->lists[stage][f->at[stage]];
-        const double there_s = needed_s(f, stage, work);
-        if (there_s < 0.0) {
-            break;
-        }
-        f->now_s[stage] = there_s > f->now_s[stage] ? there_s : f->now_s[stage];
-        do_work(f, stage, work);
-    }
-    return f->at[stage] > before;
-}
-
-static ls_pipeline_times times_of(const follow *f)
-{
-    ls_pipeline_times times = {0};
-    double most_s = 0.0;
+    uint32_t busy = 0;
+    double least_s = INFINITY;
     for (uint32_t s = 0; s < f->pipeline->stages; s++) {
-        const ls_pipeline_costs *c = &f->costs[s];
-        const double busy_s = (c->forward_s + c->input_s + c->weight_s) * f->pipeline->micro_batches;
-        LS_ASSERT(f->at[s] == ls_pipeline_length(f->pipeline) && "a list waits for itself");
-        most_s = busy_s > most_s ? busy_s : most_s;
-        times.total_s = f->now_s[s] > times.total_s ? f->now_s[s] : times.total_s;
+        if (is_busy(f, s)) {
+            least_s = fmin(least_s, f->left_s[s]);
+            busy++;
+        }
     }
-    times.idle_s = times.total_s - most_s;
-    return times;
+    for (uint32_t s = 0; s < f->pipeline->stages && busy > 0; s++) {
+        if (f->left_s[s] >= 0.0 && f->left_s[s] <= least_s) {
+            finish(f, s);
+        } else if (f->left_s[s] >= 0.0) {
+            f->left_s[s] -= least_s;
+        }
+    }
+    return busy > 0 ? least_s * fmax(1.0, busy / cores) : -1.0;
 }
 
 ls_pipeline_times ls_pipeline_run(ls_arena *scratch, const ls_pipeline *pipeline,
-                                  const ls_pipeline_costs *costs)
+                                  const ls_pipeline_costs *costs, double cores)
 {
     const size_t runs = (size_t)pipeline->micro_batches * pipeline->stages * pipeline->chunks;
     follow f = {.pipeline = pipeline,
                 .costs = costs,
                 .lists = ls_arena_new(scratch, const ls_pipeline_work *, pipeline->stages),
                 .at = ls_arena_new(scratch, uint32_t, pipeline->stages),
-                .now_s = ls_arena_new(scratch, double, pipeline->stages),
-                .forward_s = ls_arena_new(scratch, double, runs),
-                .backward_s = ls_arena_new(scratch, double, runs)};
-    for (size_t i = 0; i < runs; i++) {
-        f.forward_s[i] = f.backward_s[i] = -1.0;
-    }
+                .left_s = ls_arena_new(scratch, double, pipeline->stages),
+                .forward = ls_arena_new(scratch, bool, runs),
+                .backward = ls_arena_new(scratch, bool, runs)};
+    ls_pipeline_times times = {0};
+    double most_s = 0.0;
     for (uint32_t s = 0; s < pipeline->stages; s++) {
         f.lists[s] = ls_pipeline_list(scratch, pipeline, s);
+        f.left_s[s] = -1.0;
+        most_s = fmax(most_s, costs[s].forward_s + costs[s].input_s + costs[s].weight_s);
     }
-    bool moved = true;
-    while (moved) {
-        moved = false;
-        for (uint32_t s = 0; s < pipeline->stages; s++) {
-            moved = advance(&f, s) || moved;
-        }
+    for (double step_s = 0.0; step_s >= 0.0; step_s = advance(&f, cores)) {
+        times.total_s += step_s;
     }
-    return times_of(&f);
+    for (uint32_t s = 0; s < pipeline->stages; s++) {
+        LS_ASSERT(f.at[s] == ls_pipeline_length(pipeline) && "a list waits for itself");
+    }
+    times.idle_s = times.total_s - most_s * pipeline->micro_batches;
+    return times;
 }

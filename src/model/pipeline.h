@@ -95,17 +95,18 @@ uint32_t ls_pipeline_slots(const ls_pipeline *pipeline, const ls_pipeline_work *
 /* Seconds of a stage, all its chunks together, for one micro-batch. */
 typedef struct ls_pipeline_costs {
     double forward_s, input_s, weight_s;
-    double send_s; /* from the end of a pass until the next stage has its value */
 } ls_pipeline_costs;
 
 /* Times of one round of micro-batches. */
 typedef struct ls_pipeline_times {
     double total_s; /* until the last stage ends */
-    double idle_s;  /* of the stage that idles least: total without its passes */
+    /* of the stage that idles least, or waits for a core: total without its passes */
+    double idle_s;
 } ls_pipeline_times;
 
-/* Follows all lists. costs: one entry per stage. scratch: for the tables. */
+/* Follows all lists. costs: one entry per stage. cores: stages that compute at a time, > 0; where
+ * more have something to do, they share them. scratch: for the tables. */
 ls_pipeline_times ls_pipeline_run(ls_arena *scratch, const ls_pipeline *pipeline,
-                                  const ls_pipeline_costs *costs);
+                                  const ls_pipeline_costs *costs, double cores);
 
 #endif

@@ -254,7 +254,7 @@ static double bubble_of(const ls_session *session)
     for (uint32_t stage = 0; stage < pipeline->stages; stage++) {
         costs[stage] = (ls_pipeline_costs){.forward_s = 1.0, .input_s = 1.0, .weight_s = 1.0};
     }
-    const ls_pipeline_times times = ls_pipeline_run(session->arena, pipeline, costs);
+    const ls_pipeline_times times = ls_pipeline_run(session->arena, pipeline, costs, pipeline->stages);
     return times.idle_s / times.total_s;
 }
 

@@ -569,8 +569,7 @@ static machine uncrowded(const machine *m, uint32_t ranks)
     return (machine){m->calibration, m->threads, ranks < fit || fit == 0 ? ranks : fit};
 }
 
-/* A leaf, as the stages of `crews` follow their lists. Where stages share cores, one computes while
- * another waits: all together take at least the time of their work on the cores. */
+/* A leaf, as the stages of `crews` follow their lists. */
 static void add_stages(const machine *crowded, const ls_own_run *run, uint32_t crews,
                        double leaf_s[LS_TERM_COUNT])
 {
@@ -582,21 +581,20 @@ static void add_stages(const machine *crowded, const ls_own_run *run, uint32_t c
     const ls_status status = find_works(m, run, works);
     LS_ASSERT(status == LS_OK && "more stages than layers");
     uint32_t fullest = 0;
-    double most_s = 0.0, sum_s = 0.0;
+    double most_s = 0.0;
     for (uint32_t s = 0; s < stages; s++) {
         const double *pass_s = works[s].pass_s;
         costs[s] = (ls_pipeline_costs){.forward_s = pass_s[LS_PIPELINE_FORWARD],
                                        .input_s = pass_s[LS_PIPELINE_BACKWARD_INPUT],
                                        .weight_s = pass_s[LS_PIPELINE_BACKWARD_WEIGHT]};
         const double all_s = costs[s].forward_s + costs[s].input_s + costs[s].weight_s;
-        sum_s += run->micro_batches * all_s;
         fullest = all_s > most_s ? s : fullest;
         most_s = all_s > most_s ? all_s : most_s;
     }
     add_times(leaf_s, works[fullest].terms_s, run->micro_batches);
-    const double idle_s = ls_pipeline_run(run->scratch, run->pipeline, costs).idle_s;
-    const double shared_s = sum_s / stages * ranks / m->ranks - run->micro_batches * most_s;
-    leaf_s[LS_TERM_BUBBLE] += fmax(idle_s, shared_s);
+    /* of this crew, for a member of each stage */
+    const double cores = (double)m->ranks * stages / ranks;
+    leaf_s[LS_TERM_BUBBLE] += ls_pipeline_run(run->scratch, run->pipeline, costs, cores).idle_s;
 }
 
 /* A leaf of each of `crews` at once. */

@@ -20,8 +20,7 @@
  * Stages. With a pipeline, ranks compute a leaf together, and the lists that they follow
  * (model/pipeline.h) are followed with the times of their passes: matmul, attention and elementwise
  * are those of the stage that idles least, `pipeline` its copies of what stages exchange, `bubble`
- * the time it waits, for other stages or, where there are more of them than cores, for a core: a
- * leaf takes at least the work of all stages divided by the cores.
+ * the time it waits, for other stages or, where there are more of them than cores, for a core.
  *
  * Merging. A rank merges two nodes as soon as both are complete, but leaves the merges after its
  * last leaf to the owner of the sum: of c leaves popcount(c - 1) + 1 nodes remain, and

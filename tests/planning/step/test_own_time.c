@@ -250,8 +250,7 @@ static void own_time_stages_idle_as_the_formula_says(void **state)
     assert_true(pipeline_time(&m, &p).terms_s[LS_TERM_BUBBLE] < idle_s / 2.0);
 }
 
-/* More stages than cores: a leaf takes no longer than its work on the cores, or its longest chain of
- * passes. */
+/* More stages than cores: a leaf takes at least its work on the cores, and not much longer. */
 static void own_time_stages_share_cores(void **state)
 {
     (void)state;
@@ -270,7 +269,8 @@ static void own_time_stages_share_cores(void **state)
                             many.terms_s[LS_TERM_OPTIMIZER] - many.terms_s[LS_TERM_FIXED];
     c.cores = 2;
     ls_own_time_compute(&c, &run, &two);
-    assert_true(fabs(two.terms_s[LS_TERM_BUBBLE] - passes_s) < 0.05 * passes_s);
+    assert_true(two.terms_s[LS_TERM_BUBBLE] > 0.99 * passes_s &&
+                two.terms_s[LS_TERM_BUBBLE] < 1.4 * passes_s);
     assert_near(two.terms_s[LS_TERM_MATMUL], many.terms_s[LS_TERM_MATMUL]);
 }
 

@@ -229,7 +229,7 @@ static double listed_s(ls_pipeline pipeline, double whole_s, double weights_s)
         costs[stage] = (ls_pipeline_costs){
             .forward_s = weights_s, .input_s = whole_s - 2 * weights_s, .weight_s = weights_s};
     }
-    return ls_pipeline_run(&arena, &pipeline, costs).idle_s;
+    return ls_pipeline_run(&arena, &pipeline, costs, 4.0).idle_s;
 }
 
 /* (p - 1) / m of the work of a stage, over v; a third of it for ZB-H1 and none for ZB-H2 where
