@@ -278,7 +278,7 @@ void ls_session_set_ranks(ls_session *session)
 {
     session->ranks = session->is_rank ? 1 : (uint32_t)ls_run_file_ranks(&session->run);
     session->is_gang = !session->is_rank && (session->ranks > 1 || session->run.job.elastic);
-    session->host_ranks = session->hosts > 1 ? session->host_ranks : session->ranks;
+    session->host_ranks = session->worker_hosts > 1 ? session->host_ranks : session->ranks;
 }
 
 static ls_status check_ranks(const ls_session *session)
@@ -439,7 +439,7 @@ static ls_status open_all(ls_session *session, const ls_session_options *options
     }
     session->threads_asked = threads_asked(&session->run, options->threads);
     session->is_rank = options->is_rank;
-    session->hosts = session->run.train.local.steps > 0 ? options->hosts : 0;
+    session->worker_hosts = session->run.train.local.steps > 0 ? options->hosts : 0;
     session->host_ranks = options->host_ranks;
     ls_session_set_ranks(session);
     LS_TRY(check_ranks(session));

@@ -51,7 +51,7 @@ typedef struct ls_session {
     /* Ranks are separate processes: several, or one of a run that may get more (job.elastic). */
     bool is_gang;
     bool is_rank;           /* as asked for */
-    uint32_t hosts;         /* with local steps on several hosts, their number; else 0 */
+    uint32_t worker_hosts;  /* with local steps on several hosts, their number; else 0 */
     uint32_t host_ranks;    /* of them those of this host; else `ranks` */
     uint64_t threads_asked; /* per rank, 0: cores / ranks */
     /* the CPU; has as many threads as all ranks of this host: evaluation runs while they wait */

@@ -83,12 +83,13 @@ uint64_t ls_session_worker_bytes(const ls_session *session)
 
 uint64_t ls_session_outer_bytes(const ls_session *session)
 {
-    if (session->hosts < 2) {
+    if (session->worker_hosts < 2) {
         return 0;
     }
     const ls_local local = ls_session_local(session);
-    const uint32_t own = local.workers / session->hosts; /* those of the first host */
-    const ls_outer_buffers buffers = ls_outer_buffers_of(&local, &session->layout, session->hosts, own);
+    const uint32_t own = local.workers / session->worker_hosts; /* those of the first host */
+    const ls_outer_buffers buffers =
+        ls_outer_buffers_of(&local, &session->layout, session->worker_hosts, own);
     return buffers.out + buffers.in + buffers.sum;
 }
 
