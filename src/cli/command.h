@@ -106,8 +106,9 @@ void ls_print_json(const json_t *root);
     LS_ROW_TEXT(record, tokenizer, "FILE",                                                                   \
                 "use this tokenizer (a file or folder, or bytes) instead of the model's own")
 #define LS_ROW_TEMPLATE(record)                                                                              \
-    LS_ROW_TEXT(record, template, "FILE",                                                                    \
-                "use this chat template (a file, or the folder of a model) instead of the model's own")
+    LS_ROW_TEXT(                                                                                             \
+        record, template, "FILE",                                                                            \
+        "use this chat template (a file, or the folder of a model or run) instead of the model's own")
 #define LS_ROW_TEMPLATE_DATE(record)                                                                         \
     LS_ROW_TEXT(record, template_date, "DATE",                                                               \
                 "the day (YYYY-MM-DD) that the chat template sees, as in training; default: today")

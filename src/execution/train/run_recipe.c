@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tokenizer/template/template_source.h"
 
 #include <string.h>
@@ -25,6 +26,9 @@ static ls_status find_template(ls_arena *arena, const ls_run_recipe_options *o, 
     }
     if (strcmp(named, "none") == 0 || strcmp(named, "auto") == 0) {
         return LS_OK;
+    }
+    if (ls_path_is_dir(ls_path_join(arena, named, "checkpoints"))) {
+        LS_TRY(ls_checkpoint_resolve(arena, named, &named));
     }
     const ls_status status = ls_template_source_replace(arena, named, found);
     return status == LS_OK ? LS_OK
