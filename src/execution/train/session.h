@@ -62,7 +62,7 @@ typedef struct ls_session {
     ls_dataset *dataset;
     /* The first step whose samples this process drew, plus 1; 0: none yet. For streamed data. */
     uint64_t expects_since;
-    uint32_t hosts; /* that divide the samples; 0: one */
+    uint32_t data_hosts; /* that divide the samples; 0: one */
     /* of the training data; patterns and weights in `arena`, at least one */
     const ls_dataset_source *sources;
     size_t source_count;

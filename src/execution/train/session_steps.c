@@ -39,7 +39,7 @@ static void expect_samples(ls_session *session, uint64_t position)
         session->expects_since = step + 1;
     }
     const uint64_t first = session->expects_since - 1, n = step - first;
-    const uint64_t samples = (train->steps - first) * batch / (session->hosts ? session->hosts : 1);
+    const uint64_t samples = (train->steps - first) * batch / (session->data_hosts ? session->data_hosts : 1);
     for (uint64_t i = 1; i < leaf && n == 0 && position % leaf == 0; i++) {
         ls_dataset_expect(session->dataset, train->seed, position + i, samples);
     }

@@ -307,7 +307,7 @@ static ls_status meet_other_hosts(rank *r)
     memcpy(options.coordinator, r->control->coordinator, sizeof options.coordinator);
     LS_TRY(ls_environment_token(options.token));
     LS_TRY(ls_comm_open(&options, &r->comm));
-    r->session.hosts = ls_comm_host_count(r->comm);
+    r->session.data_hosts = ls_comm_host_count(r->comm);
     return ls_share_blocks(&options, r->comm, &r->session, &r->giver);
 }
 
