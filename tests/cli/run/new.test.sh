@@ -33,7 +33,7 @@ says "to replace that of the file, add  --set train.epochs=0"
 expect 0 "$LOCKSTEP" eval base runs/asst --records "$LS_SOURCE_DIR/examples/assistant/heldout.jsonl" --limit 3 --max-tokens 8
 prints "runs/asst on" "3 records"
 
-expect 0 "$LOCKSTEP" eval runs/asst --records "$LS_SOURCE_DIR/examples/assistant/heldout.jsonl" --prompt-field messages --limit 3 --max-tokens 8 --template runs/asst
+expect 0 "$LOCKSTEP" eval runs/asst --records "$LS_SOURCE_DIR/examples/assistant/heldout.jsonl" --limit 3 --max-tokens 8 --template runs/asst
 
 printf 'one\ntwo\n' >lines.txt
 expect 0 bash -c '"$LOCKSTEP" chat runs/asst --temperature 0 --max-tokens 4 <lines.txt'
