@@ -196,6 +196,25 @@ static void sweep_goes_with_the_records_of_its_jobs(void **state)
     assert_int_equal(on(LS_VERB_SWEEP_OF, 5), 200); /* the other one */
 }
 
+/* Results are what a program of the job's user says: the lead and the noise of such are no numbers.
+ * Bytes are as little to be believed. */
+static void sweep_shows_any_results(void **state)
+{
+    (void)state;
+    json_t *huge = json_pack("{s:I, s:I}", "stored_bytes", INT64_MAX, "sent_bytes", INT64_MAX);
+    assert_true(ls_job_result_read(huge).stored_bytes < UINT64_C(1) << 51);
+    json_decref(huge);
+    assert_int_equal(sweep(ASHA), 201);
+    reaches(1, 10, 1.5e308);
+    reaches(2, 10, -1.5e308);
+    assert_int_equal(json_array_size(json_object_get(show(1), "trials")), 4);
+    const json_t *best = json_object_get(w.answer, "best");
+    assert_int_equal(json_integer_value(json_object_get(best, "job")), 2);
+    assert_true(json_is_null(json_object_get(best, "lead")));
+    assert_int_equal(call_as(1000, LS_VERB_SWEEPS, "{}"), 200);
+    assert_int_equal(json_array_size(json_object_get(w.answer, "sweeps")), 1);
+}
+
 static void sweep_needs_what_it_compares_by(void **state)
 {
     (void)state;
@@ -262,6 +281,7 @@ int main(void)
         CASE(sweep_goes_on_after_other_failures),
         CASE(sweep_keeps_what_users_say),
         CASE(sweep_goes_with_the_records_of_its_jobs),
+        CASE(sweep_shows_any_results),
         CASE(sweep_needs_what_it_compares_by),
         CASE(sweep_refuses_bad_settings),
         cmocka_unit_test_setup_teardown(sweep_on_an_engine_that_decides, set_up_deciding, tear_down),
