@@ -98,19 +98,23 @@ static ls_status check_size(const ls_job_spec *spec)
 {
     const struct {
         const char *what, *remedy;
-        uint64_t bytes;
+        uint64_t count, bytes;
         int max;
     } parts[] = {
-        {"overrides (set)", "write long values into the run file", bytes_of(&spec->set), SET_BYTES_MAX},
-        {"paths of job.metrics", "one pattern, as logs/*.jsonl, names several files",
+        {"overrides (set)", "write long values into the run file", spec->set.count, bytes_of(&spec->set),
+         SET_BYTES_MAX},
+        {"paths of job.metrics", "one pattern, as logs/*.jsonl, names several files", spec->metrics.count,
          bytes_of(&spec->metrics), NAMES_BYTES_MAX},
-        {"names in job.share", "name fewer users", bytes_of(&spec->share), NAMES_BYTES_MAX},
+        {"names in job.share", "name fewer users", spec->share.count, bytes_of(&spec->share),
+         NAMES_BYTES_MAX},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (parts[i].bytes > (uint64_t)parts[i].max) {
+        if (parts[i].bytes > (uint64_t)parts[i].max || parts[i].count >= LS_JOB_LIST_MAX) {
             return ls_fail(LS_ERR_INVALID,
-                           "the %s of the job have %" PRIu64 " bytes together; at most %d are allowed: %s",
-                           parts[i].what, parts[i].bytes, parts[i].max, parts[i].remedy);
+                           "the %s of the job are %" PRIu64 " and have %" PRIu64
+                           " bytes together; less than %d and at most %d bytes are allowed: %s",
+                           parts[i].what, parts[i].count, parts[i].bytes, LS_JOB_LIST_MAX, parts[i].max,
+                           parts[i].remedy);
         }
     }
     return LS_OK;

@@ -300,34 +300,18 @@ static uint64_t hash_of_data(const ls_run_file *run, const char *directory)
     return hash ? hash : 1;
 }
 
-static ls_status check_lists(const ls_run_job *job)
-{
-    const struct {
-        const char *key;
-        uint64_t count;
-    } lists[] = {{"job.command", job->command.count},
-                 {"job.image_options", job->image_options.count},
-                 {"job.environment", job->environment.count},
-                 {"job.share", job->share.count},
-                 {"job.metrics", job->metrics.count}};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        if (lists[i].count > LS_JOB_LIST_MAX) {
-            return ls_fail(LS_ERR_INVALID, "%s has %llu items; at most %d are allowed", lists[i].key,
-                           (unsigned long long)lists[i].count, LS_JOB_LIST_MAX);
-        }
-    }
-    return LS_OK;
-}
-
+/* No more than LS_JOB_LIST_MAX, with which a job is refused: paths need much more memory than
+ * names. */
 static void take_metrics(const ls_option_strings *metrics, ls_arena *arena, ls_job_spec *spec)
 {
-    const char **items = ls_arena_new(arena, const char *, metrics->count);
-    for (uint64_t i = 0; i < metrics->count; i++) {
+    const uint64_t count = metrics->count < LS_JOB_LIST_MAX ? metrics->count : LS_JOB_LIST_MAX;
+    const char **items = ls_arena_new(arena, const char *, count);
+    for (uint64_t i = 0; i < count; i++) {
         const char *name = metrics->items[i];
         const bool is_whole = name[0] == '/' || strcmp(name, "stdout") == 0;
         items[i] = is_whole ? name : ls_path_join(arena, spec->directory, name);
     }
-    spec->metrics = (ls_option_strings){.items = items, .count = metrics->count};
+    spec->metrics = (ls_option_strings){.items = items, .count = count};
 }
 
 static ls_status take_file(const json_t *request, const ls_run_file *run, ls_arena *arena, ls_job_spec *spec)
@@ -339,7 +323,6 @@ static ls_status take_file(const json_t *request, const ls_run_file *run, ls_are
     if (!spec->account) {
         spec->account = job->account;
     }
-    LS_TRY(check_lists(job));
     LS_TRY(check_name(spec->name));
     LS_TRY(check_account(spec->account));
     LS_TRY(read_ranks(request, run, spec));
