@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +26,8 @@ enum {
     /* Data that the kernel holds back beyond what is on the wire. */
     NOT_SENT_BYTES = 128 << 10,
 };
+/* When the log says what is missing. */
+static const uint64_t WARN_NS = UINT64_C(5000000000);
 
 /* ---- sockets ---- */
 
@@ -253,48 +257,70 @@ static bool all_connected(const ls_tcp_mesh *mesh)
     return true;
 }
 
-static ls_status fail_late(const ls_tcp_connector *c)
+/* Which ranks are not connected, and what became of the calls to them. Returns their number. */
+static uint32_t append_missing(const ls_tcp_connector *c, ls_text *text)
 {
-    char text[512];
-    size_t used = 0;
+    enum { NAMED = 4, ADDRESSES = 3 };
     uint32_t count = 0;
     for (uint32_t i = 0; i < c->mesh->size; i++) {
         const ls_comm_member *m = &c->mesh->members[i];
-        if (is_connected(c->mesh, i) || ++count > 4 || used >= sizeof text) {
+        const ls_tcp_callee *to = &c->callees[i];
+        if (is_connected(c->mesh, i) || ++count > NAMED) {
             continue;
         }
-        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %u (%.40s, pid %d)",
-                                 count > 1 ? ", " : "", m->world_rank, m->host_name, m->pid);
-        for (uint32_t k = 0; i < c->mesh->rank && k < c->callees[i].count && k < 3 && used < sizeof text;
-             k++) {
-            const ls_tcp_callee *to = &c->callees[i];
+        ls_text_printf(text, "%srank %u (%.40s, pid %d)", count > 1 ? ", " : "", m->world_rank, m->host_name,
+                       m->pid);
+        for (uint32_t k = 0; i < c->mesh->rank && k < to->count && k < ADDRESSES; k++) {
             char address[64];
             ls_tcp_address_text(&to->book.addresses[to->order[k]], to->book.port, address);
-            used += (size_t)snprintf(text + used, sizeof text - used, " %s: %s", address,
-                                     to->tries[k].dead    ? ls_tcp_verdict_text(to->tries[k].verdict)
-                                     : to->tries[k].error ? strerror(to->tries[k].error)
-                                                          : "no answer");
+            ls_text_printf(text, " %s: %s", address,
+                           to->tries[k].dead    ? ls_tcp_verdict_text(to->tries[k].verdict)
+                           : to->tries[k].error ? strerror(to->tries[k].error)
+                                                : "no answer");
         }
     }
-    return ls_fail(LS_ERR_TIMEOUT,
-                   "rank %u could not connect to %u rank%s within %.1f s: %s%s%s. They need all TCP "
-                   "ports of each other: is there a firewall between them?",
-                   c->mesh->members[c->mesh->rank].world_rank, count, count == 1 ? "" : "s",
-                   ls_tcp_timeout_s(c->setup), text, c->refused_count ? "; refused: " : "",
-                   c->refused_count ? c->refusal : "");
+    ls_text_append(text, ". They need all TCP ports of each other: is there a firewall between them?");
+    return count;
+}
+
+static ls_status fail_late(const ls_tcp_connector *c)
+{
+    ls_text text = {0};
+    const uint32_t count = append_missing(c, &text);
+    const ls_status status = ls_fail(
+        LS_ERR_TIMEOUT, "rank %u could not connect to %u rank%s within %.1f s: %s%s%s",
+        c->mesh->members[c->mesh->rank].world_rank, count, count == 1 ? "" : "s", ls_tcp_timeout_s(c->setup),
+        ls_text_string(&text), c->refused_count ? " Refused: " : "", c->refused_count ? c->refusal : "");
+    ls_text_release(&text);
+    return status;
+}
+
+static void warn_late(const ls_tcp_connector *c)
+{
+    ls_text text = {0};
+    (void)append_missing(c, &text);
+    ls_log_warn("rank %u is not connected yet to %s", c->mesh->members[c->mesh->rank].world_rank,
+                ls_text_string(&text));
+    ls_text_release(&text);
 }
 
 static ls_status connect_all(ls_tcp_connector *c)
 {
     const ls_comm_options *options = c->setup->options;
+    uint64_t warn_ns = ls_clock_monotonic_ns() + WARN_NS;
     while (!all_connected(c->mesh)) {
+        const uint64_t now_ns = ls_clock_monotonic_ns();
         if (options->is_over && options->is_over(options->context)) {
             return ls_fail(LS_FENCED, "the call was interrupted, because the ranks of the run are changing");
         }
         LS_TRY(ls_tcp_dial_due(c));
         LS_TRY(poll_once(c));
-        if (ls_clock_monotonic_ns() > c->deadline_ns) {
+        if (now_ns > c->deadline_ns) {
             return fail_late(c);
+        }
+        if (now_ns > warn_ns) {
+            warn_late(c);
+            warn_ns = UINT64_MAX;
         }
     }
     return LS_OK;

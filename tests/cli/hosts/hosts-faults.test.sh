@@ -94,6 +94,19 @@ says "host1" "data"
 netns_inside "${netns_holders[1]}" umount "$scratch/text.txt"
 nothing_left "other data"
 
+# Two hosts that reach the trainer, and not each other.
+if command -v nft >/dev/null; then
+    printf 'add table bridge cut\nadd chain bridge cut forward { type filter hook forward priority 0; }\nadd rule bridge cut forward %s\nadd rule bridge cut forward %s\n' \
+        "ip saddr 10.77.0.2 ip daddr 10.77.0.3 drop" "ip saddr 10.77.0.3 ip daddr 10.77.0.2 drop" | netns_inside "$netns_switch" nft -f -
+    background wall 0 "${train[@]}" --run-dir wall --hosts three.hosts
+    for i in $(seq 300); do grep -q "not connected yet" wall.err && break; sleep 0.1; done
+    holds wall.err "[host2] " "rank 2 is not connected yet to rank 1 (host1" "10.77.0.2:" "firewall"
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    netns_mend 1
+    nothing_left "a firewall"
+fi
+
 # ---- in the middle of a run that needs all its ranks ----
 begin killed 60 --hosts two.hosts --set job.min_ranks=3
 kill -9 $(process_in 1 rank | head -1)
