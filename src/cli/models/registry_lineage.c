@@ -183,7 +183,8 @@ static ls_status run_verify(const ls_invocation *invocation)
     LS_TRY(status);
     printf("%zu good, %zu damaged, %zu gone\n", v.good, v.bad, v.gone);
     return v.bad == 0 ? LS_OK
-                      : ls_fail(LS_ERR_DATA, "%zu of %zu are damaged", v.bad, v.good + v.bad + v.gone);
+                      : ls_fail(LS_ERR_DATA, "%zu of %zu %s damaged", v.bad, v.good + v.bad + v.gone,
+                                v.bad == 1 ? "is" : "are");
 }
 
 const ls_command ls_command_registry_verify = {

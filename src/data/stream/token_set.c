@@ -203,7 +203,7 @@ static ls_status put_blocks(ls_token_set_writer *w, const ls_token_block_source 
     ls_arena arena = {0};
     int fd = -1;
     ls_status status = ls_file_open_temporary("", &fd);
-    static const char path[] = "the temporary file of a token set, in $TMPDIR";
+    static const char path[] = "the temporary file of a token set, in $TMPDIR or /tmp";
     if (status == LS_OK) {
         ls_blob_entry entry;
         LS_TRY_GOTO(status, write_blocks(from, shard->bytes / LS_TOKEN_BLOCK_BYTES, fd, path, sha256),

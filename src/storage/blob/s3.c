@@ -368,9 +368,9 @@ static ls_status explain(const s3_store *s, const ls_s3_call *call, const ls_htt
         status = ls_fail(LS_ERR_NOT_FOUND, "there is no %s", what);
     } else if (answer->code == 401 || answer->code == 403) {
         status = ls_fail(LS_ERR_FAILED,
-                         "%s: access is refused (HTTP %d %s): the credentials from %s lack the right to "
+                         "%s: access is refused (HTTP %d%s%s): the credentials from %s lack the right to "
                          "%s it, or the key or signature is wrong",
-                         what, answer->code, e.code, s->credentials.source,
+                         what, answer->code, e.code[0] ? " " : "", e.code, s->credentials.source,
                          strcmp(call->method, "GET") == 0 || strcmp(call->method, "HEAD") == 0 ? "read"
                          : strcmp(call->method, "DELETE") == 0                                 ? "remove"
                                                                                                : "write");

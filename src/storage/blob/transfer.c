@@ -58,7 +58,7 @@ static ls_status get_path(ls_blob_store *from, const ls_blob_entry *entry, const
 static ls_status by_file(ls_blob_store *from, const ls_blob_entry *entry, ls_blob_store *to,
                          const char *to_key)
 {
-    static const char path[] = "the temporary file of a copy, in $TMPDIR";
+    static const char path[] = "the temporary file of a copy, in $TMPDIR or /tmp";
     int fd = -1;
     LS_TRY(ls_file_open_temporary("", &fd));
     ls_status status = ls_blob_read_file(from, entry, fd, path);
@@ -154,7 +154,7 @@ ls_status ls_blob_transfer(const ls_blob_place *from, const ls_blob_place *to, b
         return do_all(from, to, threads, moved_out);
     }
     if (is_folder_key(from->key)) {
-        return ls_fail(LS_ERR_INVALID, "%s/%s is not one blob; --recursive takes all below it",
+        return ls_fail(LS_ERR_INVALID, "%s/%s is a folder; --recursive takes all below it",
                        ls_blob_address(from->store), from->key);
     }
     ls_arena arena = {0};
