@@ -29,9 +29,9 @@ function make(tag, attributes = {}, ...children) {
 function numberText(value) {
   if (typeof value !== 'number' || Number.isNaN(value)) return '–';
   const size = Math.abs(value);
-  if (size < 1e7 && (Number.isInteger(value) || size >= 1e5)) return Math.round(value).toLocaleString('en-US');
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(3);
-  return value.toPrecision(size >= 1000 ? 6 : 5).replace(/\.?0+$/, '');
+  if (size < 1e7 && (Number.isInteger(value) || size >= 1e4)) return Math.round(value).toLocaleString('en-US');
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return (+value.toPrecision(4)).toExponential();
+  return value.toPrecision(5).replace(/\.?0+$/, '');
 }
 
 function durationText(seconds) {
@@ -1054,7 +1054,7 @@ function drawParallel() {
   const axes = names.map((name, i) => ({name, i})).slice(1).filter(({i}) => new Set(rows.map(r => r[i])).size > 1);
   place.hidden = axes.length < 2 || rows.length < 3;
   if (place.hidden) return;
-  const W = Math.max(place.clientWidth, 280), H = 300, gap = (W - 120) / (axes.length - 1);
+  const W = Math.max(place.clientWidth - 24, 120 + 84 * (axes.length - 1)), H = 310, top = 54, gap = (W - 120) / (axes.length - 1);
   const svg = (tag, attributes, text) => {
     const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
     for (const [k, v] of Object.entries(attributes)) element.setAttribute(k, v);
@@ -1066,20 +1066,21 @@ function drawParallel() {
     const values = rows.map(r => r[axis.i]), numbers = values.map(v => (v.trim() === '' ? NaN : Number(v)));
     const isNumber = numbers.every(v => !Number.isNaN(v)), words = [...new Set(values)].sort();
     const isLog = isNumber && Math.min(...numbers) > 0 && Math.max(...numbers) / Math.min(...numbers) > 50;
-    const scale = isNumber ? makeScale(Math.min(...numbers), Math.max(...numbers), H - 30, 40, isLog)
-      : makeScale(0, Math.max(words.length - 1, 1), H - 30, 40, false);
+    const scale = isNumber ? makeScale(Math.min(...numbers), Math.max(...numbers), H - 30, top, isLog)
+      : makeScale(0, Math.max(words.length - 1, 1), H - 30, top, false);
     axis.x = 60 + k * gap;
     axis.at = r => (isNumber ? scale.at(Number(r[axis.i])) : scale.at(words.indexOf(r[axis.i])));
-    picture.append(svg('line', {x1: axis.x, x2: axis.x, y1: 40, y2: H - 30, class: 'axis'}),
+    picture.append(svg('line', {x1: axis.x, x2: axis.x, y1: top, y2: H - 30, class: 'axis'}),
       svg('text', {x: axis.x, y: k % 2 ? 28 : 14, 'text-anchor': 'middle'}, axis.name),
       svg('text', {x: axis.x, y: H - 14, 'text-anchor': 'middle', class: 'end'}, isNumber ? numberText(Math.min(...numbers)) : words[0]),
-      svg('text', {x: axis.x + 5, y: 46, class: 'end'}, isNumber ? numberText(Math.max(...numbers)) : words[words.length - 1]));
+      svg('text', {x: axis.x, y: top - 7, 'text-anchor': 'middle', class: 'end'}, isNumber ? numberText(Math.max(...numbers)) : words[words.length - 1]));
   });
   for (const [n, r] of rows.entries()) {
     const line = svg('polyline', {points: axes.map(a => `${a.x},${a.at(r)}`).join(' '), class: 'run', stroke: colorOf(n)});
     line.append(svg('title', {}, r[0]));
     picture.append(line);
   }
+  picture.style.minWidth = `${W}px`;
   find('svg', place)?.remove();
   place.append(picture);
 }
