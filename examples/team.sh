@@ -45,7 +45,7 @@ data: {train: [text.txt], validation_fraction: 0.1}
 train: {steps: $steps, global_batch: 8, micro_batch: 8, leaves: 1, threads: 1, optimizer: {lr: 3.0e-3}}
 eval: {every_steps: $((steps / 10)), batches: 4}
 sample: {every_steps: $((steps / 3)), prompt: "the "}
-asha: {first: $((steps / 16))}
+asha: {first: $(((steps + 15) / 16))}
 YAML
 
 # Not of lockstep: any program that can send a line over HTTP. It knows the number of its job.

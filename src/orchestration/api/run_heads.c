@@ -2,6 +2,7 @@
 #include "orchestration/api/run_heads.h"
 
 #include "base/assert.h"
+#include "orchestration/api/api_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,24 +26,23 @@ typedef struct run_head {
 } run_head;
 
 struct ls_api_heads {
-    ls_env *env;
-    ls_user_files *files;
+    const ls_api *api;
     run_head **heads; /* by number of the job */
     size_t count, capacity, reading;
 };
 
-ls_api_heads *ls_api_heads_create(ls_env *env, ls_user_files *files)
+ls_api_heads *ls_api_heads_create(const ls_api *api)
 {
     ls_api_heads *all = calloc(1, sizeof *all);
     LS_ASSERT(all && "not enough memory for runs");
-    *all = (ls_api_heads){.env = env, .files = files};
+    *all = (ls_api_heads){.api = api};
     return all;
 }
 
 void ls_api_heads_destroy(ls_api_heads *all)
 {
     for (size_t i = 0; all && i < all->count; i++) {
-        ls_user_files_forget(all->files, all->heads[i]->question);
+        ls_user_files_forget(all->api->files, all->heads[i]->question);
         free(all->heads[i]->run_dir);
         free(all->heads[i]);
     }
@@ -64,7 +64,7 @@ static void ask(run_head *h, const char *name, bool is_tail, ls_user_file_done d
                                .from_end = is_tail,
                                .offset = is_tail ? bytes : 0,
                                .bytes = bytes};
-    h->question = ls_user_files_ask(h->all->files, &file, done, h);
+    h->question = ls_user_files_ask(h->all->api->files, &file, done, h);
 }
 
 static void finish(run_head *h)
@@ -112,7 +112,7 @@ static void hear_summary(void *context, const ls_user_file_answer *answer)
 
 static void read_again(run_head *h, const json_t *job)
 {
-    const uint64_t now_ns = ls_env_now_ns(h->all->env);
+    const uint64_t now_ns = ls_env_now_ns(h->all->api->env);
     if (h->run_dir || h->is_final || (h->is_known && now_ns - h->read_ns < FRESH_NS)) {
         return;
     }
@@ -120,14 +120,19 @@ static void read_again(run_head *h, const json_t *job)
         return; /* later: the caller asks again */
     }
     const char *run_dir = json_string_value(json_object_get(job, "run_dir"));
-    h->run_dir = strdup(run_dir ? run_dir : "");
+    ls_text logged = {0};
+    char name[32];
+    const ls_user_file file = ls_api_logged_file(h->all->api, h->job, &logged, name);
+    const bool trains = run_dir && run_dir[0]; /* otherwise a program that may have logged by HTTP */
+    h->run_dir = strdup(trains ? run_dir : file.folder);
     LS_ASSERT(h->run_dir && "not enough memory for a path");
-    h->uid = (uint32_t)json_integer_value(json_object_get(job, "uid"));
-    h->gid = (uint32_t)json_integer_value(json_object_get(job, "gid"));
+    ls_text_release(&logged);
+    h->uid = trains ? (uint32_t)json_integer_value(json_object_get(job, "uid")) : file.uid;
+    h->gid = trains ? (uint32_t)json_integer_value(json_object_get(job, "gid")) : file.gid;
     h->has_ended = json_is_number(json_object_get(job, "ended"));
     h->read_ns = now_ns;
     h->all->reading++;
-    ask(h, "summary.json", false, hear_summary);
+    ask(h, trains ? "summary.json" : name, !trains, trains ? hear_summary : hear_events);
 }
 
 /* ---- finding ---- */

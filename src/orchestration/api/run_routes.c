@@ -175,7 +175,7 @@ static ls_run_head head_of(const ls_api *api, const json_t *job)
 {
     ls_run_head head = ls_run_head_none();
     const ls_stored_run *run = ls_api_runs_find(api->runs, number_of(job, "job", 0));
-    if (api->home && text_of(job, "run_dir")[0]) {
+    if (api->home && (text_of(job, "run_dir")[0] || json_object_get(job, "uid"))) {
         const ls_run_head *known = ls_api_heads_find(api->heads, job);
         head = known ? *known : head;
     }

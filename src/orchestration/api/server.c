@@ -133,7 +133,7 @@ ls_status ls_api_create(const ls_api_settings *settings, ls_api **api_out)
     api->owner_gid = (uint32_t)getegid();
     api->streams = ls_api_streams_create(api);
     api->runs = ls_api_runs_create(settings->metrics, RUNS_BYTES);
-    api->heads = ls_api_heads_create(api->env, api->files);
+    api->heads = ls_api_heads_create(api);
     api->names = ls_api_names_create(api);
     ls_arena arena = {0};
     const ls_status status = open_server(api, settings, &arena);

@@ -119,4 +119,10 @@ if [ "$(id -u)" = 0 ] && as_other "$LOCKSTEP" version >/dev/null 2>&1; then
     check "what he cannot read is refused" grep -q 'can.t be read' spy.json
     check "and not shown" sh -c '! grep -q secret spy.json'
 fi
+
+# A program that logs by HTTP has its newest numbers in the list of runs, also when nobody has looked at its curves.
+job=$("$LOCKSTEP" submit hello.yaml)
+expect 0 "$LOCKSTEP" wait "$job"
+expect 0 curl -sf --unix-socket "$LOCKSTEP_HOME/socket" -H 'Content-Type: application/json' -d '{"points": [{"step": 6, "loss": 2}, {"step": 7, "loss": 1.5}]}' "http://x/v1/runs/$job/log"
+same "its newest numbers" "$(curl_of /v1/runs | python3 -c 'import json, sys; print(*((r["step"], r["loss"]) for r in json.load(sys.stdin)["runs"] if r["id"] == sys.argv[1]))' "$job")" "(7, 1.5)"
 finish
