@@ -111,9 +111,9 @@ static ls_status check_size(const ls_job_spec *spec)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (parts[i].bytes > (uint64_t)parts[i].max || parts[i].count >= LS_JOB_LIST_MAX) {
             return ls_fail(LS_ERR_INVALID,
-                           "the %s of the job are %" PRIu64 " and have %" PRIu64
-                           " bytes together; less than %d and at most %d bytes are allowed: %s",
-                           parts[i].what, parts[i].count, parts[i].bytes, LS_JOB_LIST_MAX, parts[i].max,
+                           "the job has %" PRIu64 " %s, with %" PRIu64
+                           " bytes together; fewer than %d with at most %d bytes are allowed: %s",
+                           parts[i].count, parts[i].what, parts[i].bytes, LS_JOB_LIST_MAX, parts[i].max,
                            parts[i].remedy);
         }
     }

@@ -146,7 +146,7 @@ PY
 }
 says_in_log() { grep -qF -- "$1" "$name.err"; }
 over_ssh again
-until_true "a failed try" says_in_log "host host1 could not be brought back: its command ended with exit code 255: no way to it"
+until_true "a failed try" says_in_log "host host1 could not be brought back: its command ended with exit code 255 (ssh must get there without a password or a question): no way to it"
 rm down
 until_true "all ranks" has_parts 3
 over
