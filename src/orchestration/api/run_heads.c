@@ -123,7 +123,7 @@ static void read_again(run_head *h, const json_t *job)
     ls_text logged = {0};
     char name[32];
     const ls_user_file file = ls_api_logged_file(h->all->api, h->job, &logged, name);
-    const bool trains = run_dir && run_dir[0]; /* otherwise a program that may have logged by HTTP */
+    const bool trains = run_dir && run_dir[0]; /* if not, it may have logged by HTTP */
     h->run_dir = strdup(trains ? run_dir : file.folder);
     LS_ASSERT(h->run_dir && "not enough memory for a path");
     ls_text_release(&logged);

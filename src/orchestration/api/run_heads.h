@@ -19,7 +19,8 @@ void ls_api_heads_destroy(ls_api_heads *heads);
 
 /*
  * What is known of the run of a row of the queue, which has job, run_dir, uid, gid and state; of a
- * program without a run_dir, from what it has logged by HTTP. NULL: nothing yet. Asks for it if it is not there or old. Valid until the next call.
+ * program without a run_dir, from what it has logged by HTTP. NULL: nothing yet. Asks for it if it
+ * is not there or old. Valid until the next call.
  */
 const ls_run_head *ls_api_heads_find(ls_api_heads *heads, const json_t *job);
 
