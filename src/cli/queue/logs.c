@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- logs ---- */
 
@@ -241,8 +242,27 @@ static ls_status look_once(uint64_t job, double left_s, bool only_asks, json_t *
     return ls_client_ask(&request, job_out);
 }
 
-/* job_out: the ended job; the caller drops it. */
-static ls_status wait_for(uint64_t job, double end_s, json_t **job_out)
+/* Keeps what the job is doing ("QUEUED: it needs 2 devices at once ..."), and says it on a
+ * terminal when it has changed. */
+static void note_state(const json_t *job, ls_text *state)
+{
+    const char *why = ls_queue_string(job, "why");
+    ls_text now = {0};
+    ls_text_append(&now, ls_queue_string(job, "state"));
+    if (why && why[0]) {
+        ls_text_append(&now, ": ");
+        ls_text_append_printable(&now, why, strlen(why), "");
+    }
+    if (isatty(STDERR_FILENO) && strcmp(ls_text_string(&now), ls_text_string(state)) != 0) {
+        fprintf(stderr, "waiting for job %" PRId64 ", %s\n", ls_queue_integer(job, "job"),
+                ls_text_string(&now));
+    }
+    ls_text_release(state);
+    *state = now;
+}
+
+/* job_out: the ended job; the caller drops it, and releases state. */
+static ls_status wait_for(uint64_t job, double end_s, ls_text *state, json_t **job_out)
 {
     double away_since_s = 0.0;
     for (bool is_away = false;;) {
@@ -255,6 +275,9 @@ static ls_status wait_for(uint64_t job, double end_s, json_t **job_out)
             *job_out = seen;
             return LS_OK;
         }
+        if (status == LS_OK) {
+            note_state(seen, state);
+        }
         json_decref(seen);
         is_away = status == LS_ERR_FAILED || status == LS_ERR_IO;
         if (status != LS_OK && !is_away) {
@@ -266,7 +289,8 @@ static ls_status wait_for(uint64_t job, double end_s, json_t **job_out)
         }
         if (now_s >= end_s) {
             return ls_fail(LS_ERR_TIMEOUT,
-                           "job %" PRIu64 " has not ended within the time that --timeout allows", job);
+                           "job %" PRIu64 " has not ended within the time that --timeout allows; it is %s",
+                           job, ls_text_string(state));
         }
         if (is_away || only_asks) {
             rest();
@@ -315,7 +339,9 @@ static ls_status run_wait(const ls_invocation *invocation)
         uint64_t number = 0;
         json_t *job = NULL;
         status = ls_queue_job(invocation->words[i], &number);
-        status = status != LS_OK ? status : wait_for(number, end_s, &job);
+        ls_text state = {0};
+        status = status != LS_OK ? status : wait_for(number, end_s, &state, &job);
+        ls_text_release(&state);
         if (status != LS_OK) {
             break;
         }

@@ -147,7 +147,7 @@ expect 2 "$LOCKSTEP" cancel 6
 says "job 6 has already ended: CANCELLED"
 expect 1 "$LOCKSTEP" wait 6
 expect 1 "$LOCKSTEP" wait 4 --timeout 1
-says "has not ended"
+says "has not ended" "it is RUNNING"
 
 # A log that is followed while it is written, and ends with its job.
 "$LOCKSTEP" logs -f 4 >follow.txt 2>&1 &
