@@ -210,8 +210,8 @@ static void compose_numbers(const ls_progress *p, const line_form *form, ls_text
         append_grouped(line, p->speed);
         ls_text_append(line, " tok/s");
     }
-    if (form->mfu && m->mfu > 0.0) {
-        ls_text_printf(line, "  MFU %.0f %%", 100.0 * m->mfu);
+    if (form->mfu && m->mfu > 0.0 && m->tokens_per_s > 0.0) { /* at that speed */
+        ls_text_printf(line, "  MFU %.0f %%", 100.0 * m->mfu * p->speed / m->tokens_per_s);
     }
     if (form->memory && p->sent > 0.0) {
         append_link(p, line);

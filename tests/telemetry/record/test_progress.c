@@ -53,6 +53,26 @@ static void progress_plain_first_every_and_last(void **state)
     assert_int_equal(count_lines(plain_lines(run, 100, 0, NULL)), 21);
 }
 
+/* On several hosts a step may seem to end as soon as it begins. */
+static void progress_plain_smooths_mfu_with_speed(void **state)
+{
+    run_dir *run = *state;
+    FILE *out = fopen(ls_path_join(&run->arena, run->path, "out"), "we");
+    ls_progress *progress = NULL;
+    const ls_progress_options options = {.out = out, .steps = 21};
+    assert_int_equal(ls_progress_create(&options, &progress), LS_OK);
+    for (uint64_t step = 1; step <= 21; step++) {
+        ls_step_metrics m = step_metrics(step);
+        m.tokens_per_s *= step == 21 ? 5.0 : 1.0;
+        m.mfu *= step == 21 ? 5.0 : 1.0;
+        ls_progress_step(progress, &m);
+    }
+    ls_progress_destroy(progress);
+    assert_int_equal(fclose(out), 0);
+    /* the mean of 20 (the first step is left out): 52,310 (19 + 5) / 20, 61 % (19 + 5) / 20 */
+    assert_non_null(strstr(run_dir_read(run, "out"), "  62,772 tok/s  MFU 73 %"));
+}
+
 static void progress_plain_shows_rate_and_norm(void **state)
 {
     run_dir *run = *state;
@@ -226,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         run_case(progress_plain_first_every_and_last),
+        run_case(progress_plain_smooths_mfu_with_speed),
         run_case(progress_plain_shows_rate_and_norm),
         run_case(progress_plain_says_advice_in_full),
         run_case(progress_print_disarms_control_characters),
