@@ -398,11 +398,16 @@ static ls_status given_of(json_t *record, const char *key, json_type type, const
                          key, type == JSON_ARRAY ? "a list" : "an object");
 }
 
-static ls_status string_of(const json_t *record, const char *key, const char **string_out)
+/* A whole number, such as a label, becomes its text. */
+static ls_status string_of(json_t *record, const char *key, const char **string_out)
 {
     const json_t *value = json_object_get(record, key);
+    if (json_is_integer(value)) {
+        json_object_set_new(record, key, json_sprintf("%lld", (long long)json_integer_value(value)));
+        value = json_object_get(record, key);
+    }
     if (!json_is_string(value)) {
-        return ls_fail(LS_ERR_DATA, "the value of `%s` must be a string%s", key,
+        return ls_fail(LS_ERR_DATA, "the value of `%s` must be a string or a whole number%s", key,
                        json_is_null(value) ? ", and is null" : "");
     }
     *string_out = json_string_value(value);
@@ -428,7 +433,7 @@ static void add_pair(json_t *conversations, const json_t *record, const char *pr
     ls_text_release(&question);
 }
 
-static ls_status read_question(const json_t *record, const ls_form_keys *keys, json_t *conversations)
+static ls_status read_question(json_t *record, const ls_form_keys *keys, json_t *conversations)
 {
     const bool custom = has_custom(keys);
     const char *question = NULL, *answer = NULL;
@@ -450,10 +455,12 @@ static ls_status read_alpaca(json_t *record, json_t *conversations)
                        "not empty, or in a table the JSON text of one");
     }
     for (size_t i = 0; i == 0 || i < json_array_size(instances); i++) {
-        const json_t *instance = is_one ? record : json_array_get(instances, i);
+        json_t *instance = is_one ? record : json_array_get(instances, i);
+        const json_t *given = json_object_get(instance, "input");
+        const char *input = NULL;
+        LS_TRY(given && !json_is_null(given) ? string_of(instance, "input", &input) : LS_OK);
         LS_TRY(string_of(instance, "output", &output));
-        add_pair(conversations, record, instruction, json_string_value(json_object_get(instance, "input")),
-                 output);
+        add_pair(conversations, record, instruction, input, output);
     }
     return LS_OK;
 }
@@ -492,7 +499,7 @@ static ls_status read_prompt_lists(json_t *record, json_t *conversations)
                : ls_fail(LS_ERR_DATA, "the value of `prompt` must be a string or a list of messages");
 }
 
-static ls_status read_prompt(const json_t *record, ls_conversation *out)
+static ls_status read_prompt(json_t *record, ls_conversation *out)
 {
     LS_TRY(string_of(record, "prompt", &out->prompt));
     LS_TRY(string_of(record, "completion", &out->completion));

@@ -686,7 +686,7 @@ static void make_hash(ls_recipe *r, const ls_recipe_options *o)
 {
     char *variables = json_dumps(r->variables, JSON_COMPACT | JSON_SORT_KEYS);
     ls_text text = {0};
-    ls_text_printf(&text, "lockstep recipe 2\nformat %d loss_on %d skip %d\nkeys %s\n%s\n%s\nstops",
+    ls_text_printf(&text, "lockstep recipe 3\nformat %d loss_on %d skip %d\nkeys %s\n%s\n%s\nstops",
                    (int)o->keys.format, (int)o->loss_on, o->skip_bad, o->keys.text,
                    o->keys.prompt ? o->keys.prompt : "", o->keys.completion ? o->keys.completion : "");
     for (size_t i = 0; i < r->stop_count; i++) {

@@ -501,10 +501,12 @@ ls_status ls_new_run(ls_arena *arena, const ls_new_options *options, json_t **re
         *result_out = result_of(&n, plan);
     } else {
         const char *why = ls_arena_strdup(arena, ls_error_text());
-        const char *hint =
-            strstr(why, "data.bad_records") || strstr(why, "data.format") || strstr(why, "data.prompt_field")
-                ? ". Such a key is set with --set, as in --set data.bad_records=skip"
-                : "";
+        const char *hint = strstr(why, "data.prompt_field")
+                               ? ". Such keys are set with --set data.prompt_field=KEY --set "
+                                 "data.completion_field=KEY"
+                           : strstr(why, "data.bad_records") || strstr(why, "data.format")
+                               ? ". Such a key is set with --set, as in --set data.bad_records=skip"
+                               : "";
         const bool is_removed = ls_dir_remove(options->dir) == LS_OK;
         (void)ls_fail(status, "%s%s%s", why, hint,
                       is_removed ? "" : " (and the new folder could not be removed)");

@@ -240,6 +240,8 @@ static void recipe_reads_every_form(void **state)
            wanted);
     expect(f, "{\"instruction\":\"h\",\"input\":\"i\",\"output\":\"ho\"}",
            "|<s>user\nh\ni<e>\n<s>assistant\n[ho<e>\n]");
+    expect(f, "{\"instruction\":\"hi\",\"input\":-3,\"output\":7}",
+           "|<s>user\nhi\n-3<e>\n<s>assistant\n[7<e>\n]");
     expect(f,
            "{\"system\":\"s\",\"conversations\":[{\"from\":\"human\",\"value\":\"hi\"},{\"from\":\"gpt\","
            "\"value\":\"ho\"}]}",
@@ -333,7 +335,10 @@ static void recipe_refuses_what_cannot_be_learned(void **state)
     refuse(f, "{\"instruction\":\"hi\",\"instances\":[]}", "no answer");
     refuse(f, "{\"instruction\":\"hi\",\"instances\":\"[{\"}", "`instances` must be a list");
     refuse(f, "{\"prompt\":\"hi\",\"completion\":\"\"}", "the completion is empty");
-    refuse(f, "{\"question\":\"hi\",\"answer\":null}", "the value of `answer` must be a string, and is null");
+    refuse(f, "{\"question\":\"hi\",\"answer\":null}",
+           "the value of `answer` must be a string or a whole number, and is null");
+    refuse(f, "{\"question\":\"hi\",\"answer\":1.5}", "a string or a whole number");
+    refuse(f, "{\"instruction\":\"hi\",\"input\":[1],\"output\":\"ho\"}", "the value of `input`");
     refuse(f, "{\"chosen\":\"a\",\"rejected\":\"b\"}", "a chosen and a rejected answer");
     refuse(f, "{\"a\":1}", "no known form");
     refuse(f, "{\"text\":\"t\",\"messages\":[" U("hi") "," A("ho") "]}", "both text and OpenAI's messages");
