@@ -105,9 +105,9 @@ LS_SIMD void micro(int rows, int vectors, int64_t k_step, int64_t count, a_rows 
     vf sum[ROWS][VECTORS];
     UNROLL for (int i = 0; i < rows; i++)
     {
-        __builtin_prefetch(c->data + i * c->stride, 1);
         UNROLL for (int v = 0; v < vectors; v++)
         {
+            __builtin_prefetch(c->data + i * c->stride + v * LS_LANES, 1);
             sum[i][v] = vf_zero();
         }
     }
