@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One model on four hosts with 100 Mbit/s between them: with plain sums of gradients, in int8,
-# with the largest 1 % only, and with local steps, where the hosts meet every tenth step. Prints
-# for each how long a step took, what a host sent and the loss, and shows that one process
-# computes the same bits. The hosts are network namespaces of this machine: it needs root, or
-# user namespaces, and iproute2. Four minutes on two free cores. usage: examples/slow-links.sh
-# [LOCKSTEP] [RATE]
+# with the largest 1 % only, and with local steps, where the hosts meet every tenth step, or every
+# fifth about one half of the layers. Prints for each how long a step took, what a host sent and
+# the loss, and shows that one process computes the same bits. The hosts are network namespaces of
+# this machine: it needs root, or user namespaces, and iproute2. Four minutes on two free cores.
+# usage: examples/slow-links.sh [LOCKSTEP] [RATE]
 set -eu
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
 . "$source_dir/tests/lib/netns.sh"
@@ -58,3 +58,4 @@ scheme dense --set parallel.zero=0
 scheme int8 --set train.compression.kind=int8
 scheme topk --set train.compression.kind=topk
 scheme local --set train.local.steps=10 --set train.local.workers=4
+scheme parts --set train.local.steps=10 --set train.local.workers=4 --set train.local.fragments=2 --set train.local.delay=2

@@ -84,7 +84,7 @@ ls_status ls_run_file_check_local(const ls_run_file *run)
                        (unsigned long long)local->delay,
                        (unsigned long long)(local->steps / local->fragments - 1),
                        local->fragments > 1 ? "train.local.steps / train.local.fragments: one fragment is "
-                                              "exchanged at a time"
+                                              "exchanged at a time; or use fewer fragments"
                                             : "train.local.steps");
     }
     if (local->bits != 32 && local->bits != 8 && local->bits != 4) {
