@@ -15,6 +15,8 @@
 enum { THREADS = 16, QUEUE_MAX = 4096, PIECE_BLOCKS = 64, SETS_MAX = 512, TRIES = 3 };
 /* Windows that are timed before the first group is tried, and between two tries. */
 enum { WINDOWS_TIMED = 2 * THREADS, WINDOWS_BETWEEN = 256 };
+/* Where a window costs more, a group may keep those that are needed next waiting for too long. */
+static const double TRY_WINDOW_S = 0.02;
 
 /* Neighbouring blocks that are fetched by one request. */
 typedef struct piece {
@@ -45,9 +47,9 @@ struct ls_token_reader {
     _Atomic uint32_t cancel;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t has_work, has_ended;
-    /* What requests cost: their time divided by the number that are under way, for less and for
-     * more than half a group. 0: not known. */
-    double window_s, group_s;
+    /* The time that requests take, shared by those that are under way: up to changed_s, and what a
+     * request of less and of more than half a group costs of it (0: not known). */
+    double shared_s, changed_s, window_s, group_s;
     uint64_t windows, next_try, group_blocks; /* windows and blocks of groups that were fetched */
     unsigned requests;                        /* under way */
     piece queue[QUEUE_MAX];                   /* the next one at queue_at */
@@ -97,18 +99,27 @@ static bool keep(const ls_token_reader *r, const piece *p, const ls_token_block 
     return true;
 }
 
+/* Before the number of requests changes. Returns the shared time until now. Under lock. */
+static double share_time(ls_token_reader *r)
+{
+    const double now_s = ls_clock_monotonic_s();
+    r->shared_s += r->requests > 0 ? (now_s - r->changed_s) / r->requests : 0.0;
+    r->changed_s = now_s;
+    return r->shared_s;
+}
+
 /* Sends the request for a piece, and notes what it costs. */
 static ls_status request(ls_token_reader *r, const piece *p, ls_token_block *blocks)
 {
     const bool is_group = p->count > PIECE_BLOCKS / 2;
     pthread_mutex_lock(&r->lock);
-    const unsigned requests = ++r->requests;
+    const double start_s = share_time(r);
+    r->requests++;
     pthread_mutex_unlock(&r->lock);
-    const double start_s = ls_clock_monotonic_s();
     const ls_status status = ls_blob_read(store_of(r, p->shard), p->shard->key, p->shard->etag,
                                           p->block * LS_TOKEN_BLOCK_BYTES, blocks, p->count * sizeof *blocks);
-    const double cost_s = (ls_clock_monotonic_s() - start_s) / requests;
     pthread_mutex_lock(&r->lock);
+    const double cost_s = share_time(r) - start_s;
     r->requests--;
     r->windows += !is_group;
     r->group_blocks += is_group ? p->count : 0;
@@ -190,7 +201,7 @@ static bool takes_groups(ls_token_reader *r, const piece *p)
     if (r->group_s > 0.0 && r->group_s <= 2.0 * r->window_s) {
         return true;
     }
-    const bool tries = r->windows >= r->next_try;
+    const bool tries = r->windows >= r->next_try && r->window_s < TRY_WINDOW_S;
     r->next_try = tries ? r->windows + WINDOWS_BETWEEN : r->next_try;
     return tries;
 }
