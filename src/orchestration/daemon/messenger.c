@@ -43,6 +43,9 @@ struct ls_messenger {
     uint32_t first, count;
     uint64_t dropped;
     _Atomic uint32_t is_ending;
+    /* of the thread: what it signs with, also while the settings change */
+    char signing[SECRET_BYTES_MAX];
+    size_t signing_bytes;
 };
 
 /* ---- settings ---- */
@@ -189,7 +192,7 @@ static void sign(const ls_messenger *m, const char *body, char header[LS_SHA256_
     ls_text signed_text = {0};
     const uint64_t now_s = (uint64_t)ls_clock_wall_s();
     ls_text_printf(&signed_text, "%" PRIu64 ".%s", now_s, body);
-    ls_hmac_sha256(m->secret, m->secret_bytes, ls_text_string(&signed_text), signed_text.bytes, mac);
+    ls_hmac_sha256(m->signing, m->signing_bytes, ls_text_string(&signed_text), signed_text.bytes, mac);
     ls_text_release(&signed_text);
     int bytes =
         snprintf(header, LS_SHA256_HEX_BYTES + 64, "X-Lockstep-Signature: t=%" PRIu64 ",sha256=", now_s);
@@ -203,7 +206,7 @@ static void sign(const ls_messenger *m, const char *body, char header[LS_SHA256_
 static bool post(ls_messenger *m, const ls_messenger_settings *settings, const char *body, int *code_out)
 {
     char signature[LS_SHA256_HEX_BYTES + 64] = "";
-    if (m->secret_bytes > 0) {
+    if (m->signing_bytes > 0) {
         sign(m, body, signature);
     }
     const char *headers[] = {"Content-Type: application/json", signature[0] ? signature : NULL, NULL};
@@ -363,6 +366,8 @@ static void *deliver(void *context)
         const ls_alert alert = m->queue[m->first];
         const ls_messenger_settings settings = m->settings;
         const uint64_t dropped = m->dropped;
+        memcpy(m->signing, m->secret, m->secret_bytes);
+        m->signing_bytes = m->secret_bytes;
         m->first = (m->first + 1) % QUEUE_MAX;
         m->count--;
         m->dropped = 0;
