@@ -98,7 +98,7 @@ typedef struct member_count {
  * `is_wanted` returns true. */
 static member_count collect(const builder *b, const ls_rank_snapshot *self, ls_wait_edge *edge,
                             bool (*is_wanted)(const ls_rank_snapshot *, const ls_flight_comm *,
-                                              const ls_rank_snapshot_op *))
+                                              const ls_wait_edge *))
 {
     const ls_flight_comm *own = find_comm(self, edge->op->comm_id);
     member_count members = {.size = own ? own->size : 0};
@@ -110,37 +110,40 @@ static member_count collect(const builder *b, const ls_rank_snapshot *self, ls_w
         /* In a communicator of all ranks, a rank that has not joined it yet is waited for too. In a
          * smaller one it may simply not be a member. */
         const bool is_missing = !comm && members.size == b->graph->size && (other || !b->graph->is_partial);
-        if (other != self && (is_missing || (comm && is_wanted(other, comm, edge->op)))) {
+        if (other != self && (is_missing || (comm && is_wanted(other, comm, edge)))) {
             edge->targets[edge->target_count++] = rank;
         }
     }
     return members;
 }
 
-static bool has_not_come(const ls_rank_snapshot *other, const ls_flight_comm *comm,
-                         const ls_rank_snapshot_op *op)
+static bool has_not_come(const ls_rank_snapshot *other, const ls_flight_comm *comm, const ls_wait_edge *edge)
 {
     (void)other;
-    return comm->entered < op->seq;
+    return comm->entered < edge->op->seq;
 }
 
 static bool is_stuck_inside(const ls_rank_snapshot *other, const ls_flight_comm *comm,
-                            const ls_rank_snapshot_op *op)
+                            const ls_wait_edge *edge)
 {
-    return comm->left < op->seq && cant_move(other);
+    return comm->left < edge->op->seq && cant_move(other);
 }
 
-/* For send and receive: the peer, unless it is inside the matching call and can continue. */
+/* For send and receive: the peer, unless it is inside the matching call, or a later one of the same
+ * pair, and can continue. A later one is seen where the snapshot of this rank is older: what it
+ * waits for there has come since. */
 static bool is_absent_peer(const ls_rank_snapshot *other, const ls_flight_comm *comm,
-                           const ls_rank_snapshot_op *op)
+                           const ls_wait_edge *edge)
 {
+    const ls_rank_snapshot_op *op = edge->op;
     if (comm->rank != op->peer) {
         return false;
     }
     const uint8_t half = op->kind == LS_COMM_SEND ? LS_COMM_RECEIVE : LS_COMM_SEND;
     for (uint32_t i = 0; i < other->open_count && !cant_move(other); i++) {
         const ls_rank_snapshot_op *its = &other->open[i];
-        if (its->comm_id == op->comm_id && its->kind == half && its->seq == op->seq) {
+        if (its->comm_id == op->comm_id && its->kind == half && its->peer == edge->comm_rank &&
+            its->seq >= op->seq) {
             return false;
         }
     }
@@ -177,7 +180,8 @@ static bool is_held_up(const ls_rank_snapshot *snapshot, const ls_rank_snapshot_
 static void add_edge(builder *b, const ls_rank_snapshot *self, const ls_rank_snapshot_op *op)
 {
     ls_wait_edge *edge = &b->graph->edges[b->graph->edge_count++];
-    *edge = (ls_wait_edge){.rank = self->rank, .op = op};
+    const ls_flight_comm *own = find_comm(self, op->comm_id);
+    *edge = (ls_wait_edge){.rank = self->rank, .op = op, .comm_rank = own ? own->rank : UINT32_MAX};
     edge->targets = ls_arena_new(b->arena, uint32_t, b->graph->size);
     if (!ls_comm_kind_is_collective((ls_comm_kind)op->kind)) {
         (void)collect(b, self, edge, is_absent_peer);

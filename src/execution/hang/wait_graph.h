@@ -52,7 +52,7 @@ bool ls_cause_is_certain(ls_cause cause);
 
 /* Rank `rank` waits, inside `op`, for `targets`. */
 typedef struct ls_wait_edge {
-    uint32_t rank;
+    uint32_t rank, comm_rank; /* its number in the run, and in the operation's communicator */
     const ls_rank_snapshot_op *op;
     uint32_t *targets, target_count; /* empty: LS_CAUSE_INSIDE */
     uint32_t unknown;                /* members of a group that have not been seen yet */

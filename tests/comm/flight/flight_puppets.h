@@ -116,6 +116,8 @@ typedef struct puppet_op {
     uint8_t slot, kind;
     uint64_t seq, count, begin_ns;
     uint32_t line;
+    bool is_pair; /* with peer: a send or receive */
+    uint32_t peer;
 } puppet_op;
 
 static inline ls_flight_record *puppet_begin(const puppets *p, uint32_t rank, puppet_op op)
@@ -126,7 +128,7 @@ static inline ls_flight_record *puppet_begin(const puppets *p, uint32_t rank, pu
                                  .count = op.count,
                                  .begin_ns = op.begin_ns,
                                  .comm_id = op.comm_id,
-                                 .peer = UINT32_MAX,
+                                 .peer = op.is_pair ? op.peer : UINT32_MAX,
                                  .site = ls_flight_site("src/model.c", op.line),
                                  .kind = op.kind,
                                  .dtype = LS_F32,

@@ -142,6 +142,30 @@ static void watchdog_finds_an_order_deadlock(void **state)
     world_release(&w);
 }
 
+/* Snapshots of ranks on different hosts are of different moments. */
+static void watchdog_takes_an_old_snapshot_of_a_pair_for_no_circle(void **state)
+{
+    (void)state;
+    puppet_op receive = {
+        .comm_id = 1, .slot = 1, .kind = LS_COMM_RECEIVE, .count = 9, .is_pair = true, .line = 1};
+    puppet_op send = receive;
+    send.kind = LS_COMM_SEND;
+    send.line = 2;
+    for (int circle = 0; circle < 2; circle++) {
+        world w;
+        world_init(&w, 2);
+        world_start(&w);
+        receive.peer = 1;
+        (void)puppet_begin(&w.puppets, 0, at(receive, 12, MS));
+        receive.peer = 0;
+        /* of an earlier turn of the same pair, or a circle: each receives */
+        (void)puppet_begin(&w.puppets, 1, circle ? at(receive, 1, 2 * MS) : at(send, 10, 2 * MS));
+        run_until(&w, 5 * second);
+        assert_int_equal(w.fatal_count, circle);
+        world_release(&w);
+    }
+}
+
 static void watchdog_finds_a_mismatch(void **state)
 {
     (void)state;
@@ -464,6 +488,7 @@ int main(void)
         cmocka_unit_test(watchdog_is_silent_about_ranks_without_orders),
         cmocka_unit_test(watchdog_ends_a_hang_after_its_time),
         cmocka_unit_test(watchdog_finds_an_order_deadlock),
+        cmocka_unit_test(watchdog_takes_an_old_snapshot_of_a_pair_for_no_circle),
         cmocka_unit_test(watchdog_finds_a_mismatch),
         cmocka_unit_test(watchdog_says_that_a_rank_is_stopped_and_where),
         cmocka_unit_test(watchdog_says_that_a_rank_is_dead),
