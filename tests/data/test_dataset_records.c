@@ -241,7 +241,7 @@ static void records_that_are_bad_are_named_or_left_out(void **state)
     fixture *f = *state;
     ls_text text = {0};
     for (int i = 1; i <= 20; i++) {
-        ls_text_append(&text, i % 7 == 3 ? "{\"prompt\": \"p\", \"completion\": 5}\n"
+        ls_text_append(&text, i % 7 == 3 ? "{\"prompt\": \"p\", \"completion\": 5.5}\n"
                               : i == 18  ? "{\"prompt\": \n"
                                          : "{\"prompt\": \"p\", \"completion\": \"c\"}\n");
     }
@@ -249,7 +249,7 @@ static void records_that_are_bad_are_named_or_left_out(void **state)
     ls_text_release(&text);
     assert_int_equal(open_records(f, path, (setting){.fraction = 0.0}), LS_ERR_DATA);
     assert_error_has("4 of 20 records cannot be used");
-    assert_error_has("a.jsonl:3: the value of `completion` must be a string");
+    assert_error_has("a.jsonl:3: the value of `completion` must be a string or a whole number");
     assert_error_has("a.jsonl:10:");
     assert_error_has("a.jsonl:17:");
     assert_error_has("a.jsonl:18: not valid JSON");
