@@ -362,7 +362,7 @@ static void make_rounds(world *w)
     w->every = sim_draw(w->run, "every", 1, 12);
     w->cell_count = CELLS;
     if (w->comebacks != NEVER && sim_draw(w->run, "apart", 0, 1) == 1) {
-        w->local = (ls_local){.steps = steps, .workers = workers, .delay = delay};
+        w->local = (ls_local){.steps = steps, .workers = workers, .fragments = 1, .delay = delay};
         w->cell_count = workers;
         w->zero = 1;
         w->shadow = false;
